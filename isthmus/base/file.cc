@@ -1,0 +1,264 @@
+#include "isthmus/base/file.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "isthmus/base/error.h"
+#include "isthmus/base/random.h"
+
+namespace isthmus {
+namespace {
+
+constexpr size_t kCopyStepBytes = size_t{16} << 20;
+constexpr size_t kDigestStepBytes = size_t{1} << 20;
+
+int OpenFd(const fs::path& path, int flags, std::string_view action) {
+  int fd;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  if (fd >= 0) return fd;
+  if (errno == EEXIST) Throw(ErrorCode::kConflict, "{} {}: the name exists", action, path.string());
+  ThrowErrno(errno, action, path.string());
+}
+
+// The name of a temporary file beside `path`: hidden, so that no listing takes it for content.
+fs::path TemporaryName(const fs::path& path) {
+  return path.parent_path() / ("." + path.filename().string() + ".tmp-" + RandomId());
+}
+
+// Removes a temporary file unless it was renamed away.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const fs::path& target) : path_(TemporaryName(target)) {}
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const fs::path& path() const { return path_; }
+
+  void WriteSynced(ByteSpan content) const {
+    File file = File::CreateNew(path_);
+    file.Write(content);
+    file.Sync();
+  }
+
+ private:
+  fs::path path_;
+};
+
+fs::path ParentOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+bool CopyStep(const File& from, const File& to, uint64_t* copied) {
+  const ssize_t count = ::copy_file_range(from.fd(), nullptr, to.fd(), nullptr, kCopyStepBytes, 0);
+  if (count < 0) return false;
+  *copied = static_cast<uint64_t>(count);
+  return true;
+}
+
+// Where the kernel cannot copy between two file systems: read and write.
+void CopyRest(const File& from, File& to, uint64_t offset, uint64_t size,
+              const std::function<void(uint64_t)>& copied) {
+  ByteVector buffer(kDigestStepBytes);
+  while (offset < size) {
+    const size_t step = static_cast<size_t>(std::min<uint64_t>(buffer.size(), size - offset));
+    from.ReadAt(offset, MutableByteSpan(buffer).first(step));
+    to.Write(ByteSpan(buffer).first(step));
+    offset += step;
+    if (copied) copied(step);
+  }
+}
+
+}  // namespace
+
+File File::OpenRead(const fs::path& path) { return {OpenFd(path, O_RDONLY, "open"), path}; }
+File File::Create(const fs::path& path) {
+  return {OpenFd(path, O_RDWR | O_CREAT | O_TRUNC, "create"), path};
+}
+File File::CreateNew(const fs::path& path) {
+  return {OpenFd(path, O_RDWR | O_CREAT | O_EXCL, "create"), path};
+}
+File File::OpenReadWrite(const fs::path& path) {
+  return {OpenFd(path, O_RDWR, "open for writing"), path};
+}
+
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+uint64_t File::Size() const {
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) ThrowErrno(errno, "stat", path_.string());
+  if (!S_ISREG(info.st_mode)) {
+    Throw(ErrorCode::kInvalid, "open {}: not a regular file", path_.string());
+  }
+  return static_cast<uint64_t>(info.st_size);
+}
+
+void File::Write(ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ThrowErrno(errno, "write", path_.string());
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void File::ReadAt(uint64_t offset, MutableByteSpan out) const {
+  while (!out.empty()) {
+    const ssize_t count = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ThrowErrno(errno, "read", path_.string());
+    if (count == 0) {
+      Throw(ErrorCode::kCorrupt, "read {}: ends at byte {}, {} more expected", path_.string(),
+            offset, out.size());
+    }
+    offset += static_cast<uint64_t>(count);
+    out = out.subspan(static_cast<size_t>(count));
+  }
+}
+
+void File::WriteAt(uint64_t offset, ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ThrowErrno(errno, "write", path_.string());
+    offset += static_cast<uint64_t>(count);
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void File::Sync() {
+  if (::fdatasync(fd_) != 0) ThrowErrno(errno, "sync", path_.string());
+}
+
+std::string ReadFile(const fs::path& path, uint64_t max_bytes) {
+  const File file = File::OpenRead(path);
+  const uint64_t size = file.Size();
+  if (size > max_bytes) {
+    Throw(ErrorCode::kCorrupt, "read {}: {} bytes, at most {} allowed", path.string(), size,
+          max_bytes);
+  }
+  std::string content(static_cast<size_t>(size), '\0');
+  file.ReadAt(0, {reinterpret_cast<std::byte*>(content.data()), content.size()});
+  return content;
+}
+
+void SyncDirectory(const fs::path& directory) {
+  const int fd = OpenFd(directory, O_RDONLY | O_DIRECTORY, "open directory");
+  const int result = ::fsync(fd);
+  const int error_number = errno;
+  ::close(fd);
+  if (result != 0) ThrowErrno(error_number, "sync directory", directory.string());
+}
+
+void WriteFileAtomic(const fs::path& path, ByteSpan content) {
+  const TemporaryFile temporary(path);
+  temporary.WriteSynced(content);
+  if (::rename(temporary.path().c_str(), path.c_str()) != 0) {
+    ThrowErrno(errno, "replace", path.string());
+  }
+  SyncDirectory(ParentOf(path));
+}
+
+bool CreateFileIfAbsent(const fs::path& path, ByteSpan content) {
+  const TemporaryFile temporary(path);
+  temporary.WriteSynced(content);
+  if (::link(temporary.path().c_str(), path.c_str()) != 0) {
+    if (errno == EEXIST) return false;
+    ThrowErrno(errno, "create", path.string());
+  }
+  SyncDirectory(ParentOf(path));
+  return true;
+}
+
+uint64_t CopyFile(const fs::path& from, const fs::path& to, bool sync,
+                  const std::function<void(uint64_t)>& copied) {
+  const File source = File::OpenRead(from);
+  const uint64_t size = source.Size();
+  File target = File::Create(to);
+  if (::ioctl(target.fd(), FICLONE, source.fd()) == 0) {
+    if (copied) copied(size);
+  } else {
+    uint64_t done = 0;
+    uint64_t step = 0;
+    while (done < size && CopyStep(source, target, &step) && step > 0) {
+      done += step;
+      if (copied) copied(step);
+    }
+    CopyRest(source, target, done, size, copied);
+  }
+  if (sync) target.Sync();
+  return size;
+}
+
+FileDigest DigestFile(const fs::path& path, const std::function<void(uint64_t)>& done) {
+  const File file = File::OpenRead(path);
+  FileDigest result;
+  result.bytes = file.Size();
+  Sha256Stream stream;
+  ByteVector buffer(static_cast<size_t>(std::min<uint64_t>(kDigestStepBytes, result.bytes)));
+  for (uint64_t offset = 0; offset < result.bytes;) {
+    const size_t step =
+        static_cast<size_t>(std::min<uint64_t>(buffer.size(), result.bytes - offset));
+    file.ReadAt(offset, MutableByteSpan(buffer).first(step));
+    stream.Update(ByteSpan(buffer).first(step));
+    offset += step;
+    if (done) done(step);
+  }
+  result.sha256 = stream.Finish();
+  return result;
+}
+
+void CreateDirectories(const fs::path& directory) {
+  std::vector<fs::path> missing;
+  for (fs::path at = fs::absolute(directory).lexically_normal(); !fs::exists(at);
+       at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    if (at->filename().empty()) continue;  // a trailing slash
+    if (::mkdir(at->c_str(), 0755) != 0 && errno != EEXIST) {
+      ThrowErrno(errno, "create directory", at->string());
+    }
+    SyncDirectory(ParentOf(*at));
+  }
+}
+
+void RemoveFile(const fs::path& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) ThrowErrno(errno, "remove", path.string());
+}
+
+FileLock::FileLock(const fs::path& path, std::string_view what)
+    : file_([&] {
+        // Opened without truncation: the lock file's content does not matter.
+        if (!fs::exists(path)) File::Create(path);
+        return File::OpenReadWrite(path);
+      }()) {
+  if (::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK) {
+    Throw(ErrorCode::kConflict, "lock {}: another process is using it", what);
+  }
+  ThrowErrno(errno, "lock", path.string());
+}
+
+}  // namespace isthmus

@@ -1,0 +1,74 @@
+// The board: an append-only log of versions and their payloads in a store. Normative description
+// of the layout and the protocol: docs/board.md.
+#ifndef ISTHMUS_BOARD_BOARD_H_
+#define ISTHMUS_BOARD_BOARD_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isthmus/base/clock.h"
+#include "isthmus/board/manifest.h"
+#include "isthmus/board/store.h"
+
+namespace isthmus::board {
+
+// A publisher's claim on a run. The highest epoch owns the run.
+struct Writer {
+  std::string run;
+  uint64_t epoch = 0;
+  std::string id;  // unique; a session that finds its own id at the top resumes its epoch
+};
+
+// An open board. Thread-safe, as its store is.
+class Board {
+ public:
+  // Creates board.json; kConflict if the store holds a board already.
+  static void Init(Store& store);
+  // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
+  // newer, kCorrupt if board.json is malformed.
+  static Board Open(std::unique_ptr<Store> store);
+
+  const std::string& uuid() const { return uuid_; }
+  Store& store() const { return *store_; }
+
+  // Runs that have a log entry or a run.json, sorted.
+  std::vector<std::string> Runs() const;
+
+  // The newest version, kNoVersion if there is none. Begins at head.json, a hint that may be
+  // stale, missing or malformed, and probes forward from there; a hint that is ahead of the log is
+  // ignored.
+  VersionNumber Head(const std::string& run) const;
+  // nullopt if the version does not exist. Checks that the entry's run and version are those of
+  // its key.
+  std::optional<Manifest> Read(const std::string& run, VersionNumber version) const;
+
+  // Claims the run: creates run.json if absent and a writer entry above all others. If
+  // `previous_id` is the highest epoch's id, that claim is returned again instead.
+  Writer OpenWriter(const std::string& run, const std::string& view,
+                    const std::string& previous_id = "");
+  // Throws kConflict if another writer holds a higher epoch.
+  void CheckWriter(const Writer& writer) const;
+
+  // The key for a payload object of an attempt; `attempt` is any RandomId().
+  static std::string PartKey(const std::string& run, VersionNumber version,
+                             const std::string& attempt, const std::string& part);
+
+  // THE COMMIT POINT. Everything that the manifest names must be durable before. Checks the writer,
+  // creates log/<version> and then writes the head hint (whose failure is ignored: the version
+  // exists). kConflict if somebody else committed this number or owns the run. If creating fails
+  // with kUnavailable, the log is read back: had the entry been stored, this is success.
+  void Commit(const Writer& writer, const Manifest& manifest);
+
+ private:
+  Board(std::unique_ptr<Store> store, std::string uuid)
+      : store_(std::move(store)), uuid_(std::move(uuid)) {}
+
+  std::unique_ptr<Store> store_;
+  std::string uuid_;
+};
+
+}  // namespace isthmus::board
+
+#endif  // ISTHMUS_BOARD_BOARD_H_

@@ -1,0 +1,133 @@
+// A part: the container that patches are stored and sent in (docs/patch-format.md, section 2).
+#ifndef ISTHMUS_CODEC_PART_H_
+#define ISTHMUS_CODEC_PART_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isthmus/base/digest.h"
+#include "isthmus/codec/chunk.h"
+#include "isthmus/tensor/safetensors.h"
+
+namespace isthmus::codec {
+
+inline constexpr std::string_view kPartMagic = "ISTHMUS\x01";
+inline constexpr uint16_t kPartMajor = 1;
+inline constexpr uint16_t kPartMinor = 0;
+inline constexpr size_t kPartHeaderBytes = 128;
+
+// Limits of the format (docs/patch-format.md, section 2).
+inline constexpr uint64_t kMaxTablesBytes = uint64_t{1} << 28;
+inline constexpr uint32_t kMaxTensors = uint32_t{1} << 22;
+inline constexpr uint32_t kMaxFiles = uint32_t{1} << 16;
+inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 46;
+inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
+inline constexpr uint64_t kMaxPathBytes = 4096;
+
+// One chunk's place in the part. bytes == 0: the chunk is unchanged.
+struct ChunkEntry {
+  uint64_t offset = 0;  // from the first payload byte
+  uint64_t bytes = 0;
+  uint64_t digest = 0;  // XXH3-64 of the payload
+};
+
+// The change of one tensor, or of a range of its chunks.
+struct TensorEntry {
+  std::string name;
+  tensor::Dtype dtype = tensor::Dtype::kU8;
+  tensor::Shape shape;
+  Encoding encoding = Encoding::kRaw;
+  uint64_t first_chunk = 0;
+  uint64_t changed = 0;  // units
+  Xxh128Digest old_digest;
+  Xxh128Digest new_digest;
+  std::vector<ChunkEntry> chunks;
+};
+
+enum class FileKind : uint8_t { kContent = 0, kRemoved = 1, kShardHeader = 2 };
+
+struct FileEntry {
+  std::string path;
+  FileKind kind = FileKind::kContent;
+  uint64_t raw_bytes = 0;
+  uint64_t offset = 0;  // from the first payload byte
+  uint64_t bytes = 0;
+  Sha256Digest sha256;  // of the content
+};
+
+// The versions that a part leads between, where it states them.
+struct VersionPair {
+  Sha256Digest base;
+  Sha256Digest target;
+};
+
+// Units of a tensor, chunks of it, and the bytes that one chunk covers.
+uint64_t UnitCount(tensor::Dtype dtype, uint64_t tensor_bytes);
+uint64_t ChunkCount(tensor::Dtype dtype, uint64_t tensor_bytes);
+uint64_t ChunkBytes(tensor::Dtype dtype);  // of a full chunk
+
+// Throws kCorrupt unless `path` may name a file of a checkpoint: relative, '/' between segments,
+// no segment empty or beginning with '.', at most kMaxPathBytes.
+void CheckFilePath(std::string_view path);
+
+// A part in memory, read and checked against every rule of sections 2 and 2.1. Holds views into
+// the bytes that it was opened on: they must outlive it. Const methods are thread-safe.
+class Part {
+ public:
+  // kInvalid for a newer major version or encoding, kCorrupt for everything else.
+  static Part Open(ByteSpan bytes);
+
+  const std::optional<VersionPair>& versions() const { return versions_; }
+  const std::vector<TensorEntry>& tensors() const { return tensors_; }
+  const std::vector<FileEntry>& files() const { return files_; }
+
+  // The payload of a chunk with bytes > 0; kCorrupt if it does not match its digest.
+  ByteSpan Payload(const ChunkEntry& chunk) const;
+  // The content of a file entry that has one, checked against its SHA-256.
+  ByteVector Content(const FileEntry& file) const;
+
+ private:
+  std::optional<VersionPair> versions_;
+  std::vector<TensorEntry> tensors_;
+  std::vector<FileEntry> files_;
+  ByteSpan payload_;
+};
+
+// Builds one part in memory. Entries may be added in any order.
+class PartBuilder {
+ public:
+  // `payloads[i]` belongs to entry.chunks[i]: bytes and digests are filled in here. An empty
+  // payload is an unchanged chunk.
+  void AddTensor(TensorEntry entry, std::vector<ByteVector> payloads);
+  // raw_bytes and sha256 are filled in here. `content` is ignored for kRemoved.
+  void AddFile(std::string path, FileKind kind, ByteSpan content);
+
+  bool empty() const { return tensors_.empty() && files_.empty(); }
+  uint64_t payload_bytes() const { return payload_bytes_; }
+
+  // Hands the part's bytes to `sink`, in order, and leaves the builder empty. Returns their sum.
+  uint64_t Finish(const std::optional<VersionPair>& versions,
+                  const std::function<void(ByteSpan)>& sink);
+
+ private:
+  struct TensorItem {
+    TensorEntry entry;
+    std::vector<ByteVector> payloads;
+  };
+  struct FileItem {
+    FileEntry entry;
+    ByteVector payload;
+  };
+  ByteVector Tables() const;
+
+  std::vector<TensorItem> tensors_;
+  std::vector<FileItem> files_;
+  uint64_t payload_bytes_ = 0;
+};
+
+}  // namespace isthmus::codec
+
+#endif  // ISTHMUS_CODEC_PART_H_
