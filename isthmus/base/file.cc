@@ -78,6 +78,27 @@ void CopyRest(const File& from, File& to, uint64_t offset, uint64_t size,
   }
 }
 
+File OpenLockFile(const fs::path& path) {
+  // Without truncation: the content does not matter, the file may be in use.
+  if (!fs::exists(path)) {
+    try {
+      return File::CreateNew(path);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kConflict) throw;  // else: created meanwhile
+    }
+  }
+  return File::OpenReadWrite(path);
+}
+
+// Whether the open file is the one that the name stands for now.
+bool IsFileAt(const fs::path& path, const File& file) {
+  struct stat named;
+  struct stat open;
+  if (::fstat(file.fd(), &open) != 0) ThrowErrno(errno, "stat", path.string());
+  return ::stat(path.c_str(), &named) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
+}
+
 }  // namespace
 
 File File::OpenRead(const fs::path& path) { return {OpenFd(path, O_RDONLY, "open"), path}; }
@@ -248,17 +269,16 @@ void RemoveFile(const fs::path& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) ThrowErrno(errno, "remove", path.string());
 }
 
-FileLock::FileLock(const fs::path& path, std::string_view what)
-    : file_([&] {
-        // Opened without truncation: the lock file's content does not matter.
-        if (!fs::exists(path)) File::Create(path);
-        return File::OpenReadWrite(path);
-      }()) {
-  if (::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return;
-  if (errno == EWOULDBLOCK) {
-    Throw(ErrorCode::kConflict, "lock {}: another process is using it", what);
+FileLock::FileLock(const fs::path& path, std::string_view what) : file_(OpenLockFile(path)) {
+  while (true) {
+    if (::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) ThrowErrno(errno, "lock", path.string());
+      Throw(ErrorCode::kConflict, "lock {}: another process is using it", what);
+    }
+    // Whoever held the lock before may have removed the file: then this lock is on a lost name.
+    if (IsFileAt(path, file_)) return;
+    file_ = OpenLockFile(path);
   }
-  ThrowErrno(errno, "lock", path.string());
 }
 
 }  // namespace isthmus

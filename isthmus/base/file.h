@@ -82,7 +82,7 @@ void CreateDirectories(const fs::path& directory);
 void RemoveFile(const fs::path& path);
 
 // An exclusive advisory lock (flock) on `path`, created if needed, held until destruction.
-// kConflict, naming `what`, if another process holds it.
+// kConflict, naming `what`, if another process holds it. Whoever holds it may remove the file.
 class FileLock {
  public:
   FileLock(const fs::path& path, std::string_view what);

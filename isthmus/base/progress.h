@@ -17,7 +17,30 @@ class Progress {
   virtual void End() = 0;
 };
 
-// Shows nothing. Lives for the whole program.
+// Shows nothing.
+class SilentProgress final : public Progress {
+ public:
+  void Begin(std::string_view /*label*/, uint64_t /*total_bytes*/) override {}
+  void Advance(uint64_t /*bytes*/) override {}
+  void End() override {}
+};
+
+// One piece of work, ended on every way out.
+class ProgressScope {
+ public:
+  ProgressScope(Progress& progress, std::string_view label, uint64_t total_bytes)
+      : progress_(progress) {
+    progress_.Begin(label, total_bytes);
+  }
+  ~ProgressScope() { progress_.End(); }
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
+// A SilentProgress that lives for the whole program.
 Progress& NoProgress();
 
 }  // namespace isthmus

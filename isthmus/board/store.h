@@ -57,7 +57,8 @@ class Store {
   virtual void Delete(const std::string& key) = 0;
 };
 
-// Throws kInvalid unless `key` follows the rules above.
+// Whether `key` follows the rules above, and the same as a check: kInvalid unless it does.
+bool IsKey(std::string_view key);
 void CheckKey(std::string_view key);
 
 // The store that a BOARD argument names: a directory path (or file://PATH). kInvalid for schemes

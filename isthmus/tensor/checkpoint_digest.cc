@@ -86,21 +86,6 @@ class TensorHasher {
   std::vector<Piece> pieces_;
 };
 
-// Ends the progress on every way out.
-class ProgressScope {
- public:
-  ProgressScope(Progress& progress, std::string_view label, uint64_t total_bytes)
-      : progress_(progress) {
-    progress_.Begin(label, total_bytes);
-  }
-  ~ProgressScope() { progress_.End(); }
-  ProgressScope(const ProgressScope&) = delete;
-  ProgressScope& operator=(const ProgressScope&) = delete;
-
- private:
-  Progress& progress_;
-};
-
 }  // namespace
 
 VersionTable DescribeCheckpoint(const Checkpoint& checkpoint) {

@@ -229,6 +229,7 @@ std::string Quoted(std::string_view text) {
 
 std::string MetadataJson(const std::map<std::string, std::string>& metadata) {
   std::vector<std::string> items;
+  items.reserve(metadata.size());
   for (const auto& [key, value] : metadata) {
     items.push_back(fmt::format("{}:{}", Quoted(key), Quoted(value)));
   }
@@ -281,18 +282,23 @@ uint64_t BytesOf(std::string_view name, Dtype dtype, const Shape& shape) {
   return bits / 8;
 }
 
-SafetensorsHeader ParseSafetensors(ByteSpan file) {
-  if (file.size() < kLengthBytes) {
-    Throw(ErrorCode::kCorrupt, "file of {} bytes, expected at least {}", file.size(), kLengthBytes);
+SafetensorsHeader ParseSafetensorsHeader(ByteSpan start, uint64_t file_bytes) {
+  if (start.size() < kLengthBytes) {
+    Throw(ErrorCode::kCorrupt, "file of {} bytes, expected at least {}", start.size(),
+          kLengthBytes);
   }
-  const uint64_t json_bytes = LoadLe<uint64_t>(file.data());
+  const uint64_t json_bytes = LoadLe<uint64_t>(start.data());
   CheckHeaderLength(json_bytes);
-  if (json_bytes > file.size() - kLengthBytes) {
+  if (json_bytes > start.size() - kLengthBytes) {
     Throw(ErrorCode::kCorrupt, "header of {} bytes, but only {} follow its length", json_bytes,
-          file.size() - kLengthBytes);
+          start.size() - kLengthBytes);
   }
-  const ByteSpan text = file.subspan(kLengthBytes, static_cast<size_t>(json_bytes));
-  return ParseHeader(AsText(text), {kLengthBytes + json_bytes, file.size()});
+  const ByteSpan text = start.subspan(kLengthBytes, static_cast<size_t>(json_bytes));
+  return ParseHeader(AsText(text), {kLengthBytes + json_bytes, file_bytes});
+}
+
+SafetensorsHeader ParseSafetensors(ByteSpan file) {
+  return ParseSafetensorsHeader(file, file.size());
 }
 
 ByteVector MakeSafetensorsHeader(const std::vector<TensorInfo>& tensors,

@@ -60,6 +60,9 @@ uint64_t BytesOf(std::string_view name, Dtype dtype, const Shape& shape);
 // Throws kCorrupt; the message names what was found and what was allowed, not the file.
 SafetensorsHeader ParseSafetensors(ByteSpan file);
 
+// The same, given only the first bytes of a file of `file_bytes`: at least the whole header.
+SafetensorsHeader ParseSafetensorsHeader(ByteSpan start, uint64_t file_bytes);
+
 // The first bytes of a file (length and JSON, padded with spaces so that the data begins at a
 // multiple of 8) for tensors in the given order; begin/end of the input are ignored and the data is
 // laid out in this order without holes. Throws kInvalid for what ParseSafetensors would refuse.

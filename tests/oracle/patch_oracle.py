@@ -14,7 +14,6 @@ Exit codes: 0 done, 2 wrong usage or a newer format, 3 not found, 5 corrupt.
 import hashlib
 import json
 import math
-import os
 import pathlib
 import struct
 import sys
@@ -22,64 +21,13 @@ from dataclasses import dataclass
 
 import numpy
 import xxhash
-import zstandard
 
-
-class Refused(Exception):
-    """A part that must not be used. reason: "corrupt", or "newer" (format or encoding)."""
-
-    def __init__(self, reason, message):
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-
-
-def check(condition, message, reason="corrupt"):
-    if not condition:
-        raise Refused(reason, message)
-
-
-class Reader:
-    """Takes integers and strings (as in the introduction of the specification) off some bytes."""
-
-    def __init__(self, data, what):
-        self.data, self.what, self.at = data, what, 0
-
-    def left(self):
-        return len(self.data) - self.at
-
-    def take(self, size):
-        check(size <= self.left(), f"{self.what}: {size} bytes wanted, {self.left()} left")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def u8(self):
-        return self.take(1)[0]
-
-    def varint(self):
-        value = 0
-        for i in range(10):
-            byte = self.u8()
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                check(byte > 0 or i == 0, f"{self.what}: a varint is not in its shortest form")
-                check(value < 2**64, f"{self.what}: a varint has more than 64 bits")
-                return value
-        raise Refused("corrupt", f"{self.what}: a varint has more than 10 bytes")
-
-    def string(self):
-        return self.take(self.varint())
-
-
-# §5 Dtype ids: {id: (name in safetensors, bits)}
-DTYPES = {
-    1: ("BOOL", 8), 2: ("F4", 4), 3: ("F6_E2M3", 6), 4: ("F6_E3M2", 6), 5: ("U8", 8), 6: ("I8", 8),
-    7: ("F8_E5M2", 8), 8: ("F8_E4M3", 8), 9: ("F8_E8M0", 8), 10: ("F8_E4M3FNUZ", 8),
-    11: ("F8_E5M2FNUZ", 8), 12: ("I16", 16), 13: ("U16", 16), 14: ("F16", 16), 15: ("BF16", 16),
-    16: ("I32", 32), 17: ("U32", 32), 18: ("F32", 32), 19: ("C64", 64), 20: ("F64", 64),
-    21: ("I64", 64), 22: ("U64", 64),
-}  # fmt: skip
+from checkpoint import DTYPES  # §5
+from checkpoint import Checkpoint, parse_header, read_checkpoint, tensor_digest, write_files
+from wire import Reader, Refused, check, decompress
 
 # §1 Units, chunks
+
 CHUNK_UNITS = 2**20
 
 
@@ -100,16 +48,23 @@ def units_of_chunk(units, chunk):
 
 
 @dataclass
+class Chunk:
+    number: int
+    payload_bytes: int  # 0: unchanged
+    digest: int | None
+    payload: bytes = b""
+
+
+@dataclass
 class TensorEntry:
     name: bytes
     dtype: int
     dims: tuple
     encoding: int
-    first_chunk: int
     changed: int
     old_digest: bytes
     new_digest: bytes
-    chunks: list  # of (payload bytes, XXH3-64); then with the payload itself for its size
+    chunks: list
 
 
 @dataclass
@@ -117,8 +72,9 @@ class FileEntry:
     path: str
     kind: int
     raw_bytes: int = 0
-    payload: bytes = b""
+    payload_bytes: int = 0
     sha256: bytes = b""
+    payload: bytes = b""
 
 
 @dataclass
@@ -136,18 +92,18 @@ HEADER = struct.Struct("<8sHHIIIIIQ32s32s8s16s")
 
 
 def read_part(data):
-    """The part in `data`; Refused unless header and tables are in order. Payloads are not decoded."""
+    """The part in `data`: Refused unless header and tables are in order. Decodes no payload."""
     check(len(data) >= HEADER.size, f"part: {len(data)} bytes, at least {HEADER.size} wanted")
     (magic, major, minor, flags, tables_bytes, tables_raw_bytes, tensor_count, file_count,
      payload_bytes, base, target, reserved, digest) = HEADER.unpack_from(data)  # fmt: skip
-    size = HEADER.size + tables_bytes + payload_bytes
-    check(len(data) == size, f"part: {len(data)} bytes, the header says {size}")
+    payloads_at = HEADER.size + tables_bytes
+    check(len(data) == payloads_at + payload_bytes,
+          f"part: {len(data)} bytes, the header says {payloads_at + payload_bytes}")  # fmt: skip
     check(magic == b"ISTHMUS\x01", f"magic: {magic.hex()}")
-    check(major == 1, f"major version: {major}, this is a decoder of 1", "newer")
+    check(major == 1, f"major version {major}, this is a decoder of 1", "newer")
     check(flags in (0, 1), f"flags: {flags:#x}, only bit 0 may be set")
-    header_and_tables = data[:112] + data[HEADER.size : HEADER.size + tables_bytes]
-    check(xxhash.xxh3_128_digest(header_and_tables) == digest, "digest of header and tables")
-
+    frame = data[HEADER.size : payloads_at]
+    check(xxhash.xxh3_128_digest(data[:112] + frame) == digest, "digest of header and tables")
     check(tables_raw_bytes <= 2**28, f"tables_raw_bytes: {tables_raw_bytes}")
     check(tensor_count <= 2**22, f"tensor_count: {tensor_count}")
     check(file_count <= 2**16, f"file_count: {file_count}")
@@ -156,8 +112,21 @@ def read_part(data):
     check(stated or base + target == bytes(64), "version digests that the flags do not state")
     check(reserved == bytes(8), f"reserved: {reserved.hex()}")
 
-    frame = data[HEADER.size : HEADER.size + tables_bytes]
     tables = Reader(decompress(frame, tables_raw_bytes, "tables"), "tables")
+    tensors, files = read_tables(tables, tensor_count, file_count)
+    holders = [chunk for tensor in tensors for chunk in tensor.chunks] + files
+    total = sum(holder.payload_bytes for holder in holders)
+    check(total == payload_bytes, f"payloads: {total} bytes, the header says {payload_bytes}")
+    payloads = Reader(data[payloads_at:], "payloads")
+    for holder in holders:
+        holder.payload = payloads.take(holder.payload_bytes)
+    return Part(major, minor, stated, base, target, tensors, files)
+
+
+# §2.1 Tables
+
+
+def read_tables(tables, tensor_count, file_count):
     tensors, files = [], []
     for _ in range(tensor_count):
         tensors.append(read_tensor_entry(tables, tensors[-1].name if tensors else b""))
@@ -166,52 +135,7 @@ def read_part(data):
     check(tables.left() == 0, f"tables: {tables.left()} bytes after the last entry")
     keys = [(file.path.encode(), file.kind) for file in files]
     check(all(a < b for a, b in zip(keys, keys[1:])), "file entries are not strictly ascending")
-
-    sizes = [bytes_ for tensor in tensors for bytes_, _ in tensor.chunks]
-    sizes += [file.payload for file in files]
-    check(sum(sizes) == payload_bytes, f"payloads: {sum(sizes)} bytes, header: {payload_bytes}")
-    payloads = Reader(data[HEADER.size + tables_bytes :], "payloads")
-    for tensor in tensors:
-        tensor.chunks = [(payloads.take(bytes_), digest) for bytes_, digest in tensor.chunks]
-    for file in files:
-        file.payload = payloads.take(file.payload)
-    return Part(major, minor, stated, base, target, tensors, files)
-
-
-def frame_sizes(data, what):
-    """(content size or None, stored size) that the zstd frame at the start declares: RFC 8878."""
-    frame = Reader(data, f"{what}: zstd frame")
-    check(frame.take(4) == bytes.fromhex("28b52ffd"), f"{what}: not a zstd frame")
-    descriptor = frame.u8()
-    single_segment = descriptor >> 5 & 1
-    frame.take(1 - single_segment)  # window descriptor
-    frame.take((0, 1, 2, 4)[descriptor & 3])  # dictionary id
-    size_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
-    content = int.from_bytes(frame.take(size_bytes), "little") + (256 if size_bytes == 2 else 0)
-    last = False
-    while not last:
-        block = int.from_bytes(frame.take(3), "little")
-        last, is_run, size = block & 1, block >> 1 & 3 == 1, block >> 3
-        frame.take(1 if is_run else size)
-    frame.take(4 if descriptor & 4 else 0)  # checksum
-    return (content if size_bytes else None), frame.at
-
-
-def decompress(data, size, what):
-    """The content of the one zstd frame that `data` is; `size` is what it must declare."""
-    declared, stored = frame_sizes(data, what)
-    check(declared is not None, f"{what}: the zstd frame does not declare its content size")
-    check(declared == size, f"{what}: the zstd frame declares {declared} bytes, not {size}")
-    check(stored == len(data), f"{what}: {len(data) - stored} bytes follow the zstd frame")
-    try:
-        content = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
-    except zstandard.ZstdError as error:
-        raise Refused("corrupt", f"{what}: {error}") from error
-    check(len(content) == size, f"{what}: {len(content)} bytes of content, not {size}")
-    return content
-
-
-# §2.1 Tables
+    return tensors, files
 
 
 def read_tensor_entry(tables, previous_name):
@@ -227,28 +151,26 @@ def read_tensor_entry(tables, previous_name):
     dims = tuple(tables.varint() for _ in range(rank))
     bits = math.prod(dims) * DTYPES[dtype][1]
     check(bits % 8 == 0 and bits < 2**63, f"tensor {name}: {bits} bits")
+    units = units_of(dtype, dims)
+    all_chunks = -(-units // CHUNK_UNITS)
 
     encoding = tables.u8()
     check(encoding in DECODERS, f"tensor {name}: encoding {encoding}", "newer")
-    first_chunk, chunk_count, changed = tables.varint(), tables.varint(), tables.varint()
-    units = units_of(dtype, dims)
-    total_chunks = -(-units // CHUNK_UNITS)
-    check(chunk_count >= 1, f"tensor {name}: no chunk")
-    check(first_chunk + chunk_count <= total_chunks,
-          f"tensor {name}: chunks {first_chunk} + {chunk_count}, it has {total_chunks}")  # fmt: skip
-    range_end = min((first_chunk + chunk_count) * CHUNK_UNITS, units)
-    range_units = range_end - first_chunk * CHUNK_UNITS
+    first, count, changed = tables.varint(), tables.varint(), tables.varint()
+    check(count >= 1, f"tensor {name}: no chunk")
+    end = first + count
+    check(end <= all_chunks, f"tensor {name}: chunks {first} to {end}, it has {all_chunks}")
+    range_units = min(end * CHUNK_UNITS, units) - first * CHUNK_UNITS
     check(1 <= changed <= range_units, f"tensor {name}: changed {changed} of {range_units} units")
 
     old_digest, new_digest = tables.take(16), tables.take(16)
     chunks = []
-    for chunk in range(first_chunk, first_chunk + chunk_count):
+    for number in range(first, end):
         size = tables.varint()
-        limit = units_of_chunk(units, chunk) * unit_bytes(dtype) + 1024
-        check(size <= limit, f"tensor {name}: chunk {chunk} has {size} bytes, at most {limit}")
-        chunks.append((size, int.from_bytes(tables.take(8), "little") if size > 0 else None))
-    return TensorEntry(name, dtype, dims, encoding, first_chunk, changed, old_digest, new_digest,
-                       chunks)  # fmt: skip
+        limit = units_of_chunk(units, number) * unit_bytes(dtype) + 1024
+        check(size <= limit, f"tensor {name}: chunk {number} of {size} bytes, at most {limit}")
+        chunks.append(Chunk(number, size, tables.u64() if size > 0 else None))
+    return TensorEntry(name, dtype, dims, encoding, changed, old_digest, new_digest, chunks)
 
 
 def read_file_entry(tables):
@@ -269,12 +191,7 @@ def read_file_entry(tables):
     return FileEntry(path, kind, raw_bytes, payload_bytes, sha256)
 
 
-def tensor_digest(data):
-    leaves = (xxhash.xxh3_128_digest(data[at : at + 2**20]) for at in range(0, len(data), 2**20))
-    return xxhash.xxh3_128_digest(b"".join(leaves))
-
-
-# §3 Encodings. Each decoder: (payload, old bytes of the chunk, unit bytes) -> new bytes
+# §3 Encodings. Each decoder: (payload, old bytes of the chunk, w) -> new bytes
 
 
 def decode_raw(payload, old, w):  # §3.1
@@ -296,15 +213,15 @@ def decode_direct(payload, old, w):  # §3.3
     steps = read_symbols(reader, count)
     extra = BitStream(reader.take(reader.left()))
 
-    new = memoryview(bytearray(old)).cast("BHxI"[w - 1])  # units; the machine is little-endian
-    position = -1
+    new = memoryview(bytearray(old)).cast({1: "B", 2: "H", 4: "I"}[w])  # on a little-endian machine
+    modulus, position = 2 ** (8 * w), -1
     for gap_symbol, step_symbol in zip(gaps, steps):
-        position += 1 + extra.unbucket(gap_symbol)
+        position += unbucket(gap_symbol, extra) + 1
         check(position < n, f"direct: position {position} of {n}")
-        distance = extra.unbucket(step_symbol >> 1) + 1
-        d = -distance if step_symbol & 1 else distance
-        check(-(2 ** (8 * w - 1)) <= d < 2 ** (8 * w - 1), f"direct: step {d}")
-        new[position] = unord((ord_(new[position], w) + d) % 2 ** (8 * w), w)
+        d = unbucket(step_symbol // 2, extra) + 1
+        d = -d if step_symbol % 2 else d
+        check(-modulus // 2 <= d < modulus // 2, f"direct: step {d}")
+        new[position] = inverse_ord((ord_(new[position], modulus) + d) % modulus, modulus)
     extra.check_end()
     return new.tobytes()
 
@@ -315,7 +232,7 @@ def read_symbols(reader, k):
     if mode == 0:
         return reader.take(k)
     if mode == 1:
-        return decompress(reader.take(reader.varint()), k, "symbols")
+        return decompress(reader.string(), k, "symbols")
     return reader.take(1) * k
 
 
@@ -324,180 +241,92 @@ class BitStream:
         self.data, self.at = data, 0
 
     def take(self, bits):
-        check(self.at + bits <= 8 * len(self.data), "extra: too few bits")
-        window = int.from_bytes(self.data[self.at >> 3 : (self.at + bits + 7) >> 3], "little")
-        value = window >> (self.at & 7) & ((1 << bits) - 1)
-        self.at += bits
+        end = self.at + bits
+        check(end <= 8 * len(self.data), "extra: too few bits")
+        window = int.from_bytes(self.data[self.at // 8 : (end + 7) // 8], "little")
+        value = (window >> self.at % 8) % 2**bits
+        self.at = end
         return value
-
-    def unbucket(self, symbol):
-        """The v whose bucket(v) is this symbol and the next extra bits."""
-        if symbol < 4:
-            return symbol
-        h = symbol // 4 + 1
-        return (4 + symbol % 4) << (h - 2) | self.take(h - 2)
 
     def check_end(self):
         left = 8 * len(self.data) - self.at
-        check(left < 8, f"extra: {left} bits too many")
+        check(left < 8, f"extra: {left} bits are left")
         check(self.take(left) == 0, "extra: unused bits that are not zero")
 
 
-def ord_(u, w):
-    top = 1 << (8 * w - 1)
-    return u ^ (2 * top - 1) if u & top else u | top
+def unbucket(symbol, extra):
+    """The v whose bucket(v) is `symbol` and the next extra bits."""
+    if symbol < 4:
+        return symbol
+    h = symbol // 4 + 1
+    return (4 + symbol % 4) * 2 ** (h - 2) + extra.take(h - 2)
 
 
-def unord(o, w):
-    top = 1 << (8 * w - 1)
-    return o ^ top if o & top else o ^ (2 * top - 1)
+def ord_(u, modulus):
+    top = modulus // 2
+    return modulus - 1 - u if u >= top else u + top
+
+
+def inverse_ord(o, modulus):
+    top = modulus // 2
+    return o - top if o >= top else modulus - 1 - o
 
 
 DECODERS = {0: decode_raw, 1: decode_xor, 2: decode_direct}
 
 
-# Checkpoints and their version table (board.md)
-
-
-class Checkpoint:
-    """files: {path: content}; shards: {path: header bytes}; tensors: {name: where and what}."""
-
-    @dataclass
-    class Tensor:
-        shard: str
-        dtype: int
-        dims: tuple
-        begin: int  # in the shard's file
-        end: int
-
-    def __init__(self, files):
-        self.files, self.shards, self.tensors = files, {}, {}
-        if "model.safetensors.index.json" in files:
-            names = json.loads(files["model.safetensors.index.json"])["weight_map"].values()
-        else:
-            names = [path for path in files if path.endswith(".safetensors")]
-            check(len(names) == 1, f"checkpoint: {len(names)} *.safetensors files and no index")
-        for shard in sorted(set(names)):
-            check(shard in files, f"checkpoint: shard {shard} is missing")
-            self.shards[shard], tensors = parse_header(files[shard])
-            for name, (dtype, dims, begin, end) in tensors.items():
-                self.tensors[name] = self.Tensor(shard, dtype, dims, begin, end)
-
-    def data(self, tensor):
-        return self.files[tensor.shard][tensor.begin : tensor.end]
-
-    def version_table(self):
-        out = [b"isthmus version table 1\n", varint(len(self.tensors))]
-        for name, t in sorted(self.tensors.items()):
-            shape = bytes([t.dtype]) + b"".join(varint(x) for x in (len(t.dims), *t.dims))
-            out += [string(name), shape, string(t.shard.encode()), tensor_digest(self.data(t))]
-        out.append(varint(len(self.shards)))
-        for file, header in sorted(self.shards.items(), key=lambda item: item[0].encode()):
-            out += [string(file.encode()), hashlib.sha256(header).digest()]
-        others = {p.encode(): c for p, c in self.files.items() if p not in self.shards}
-        out.append(varint(len(others)))
-        for path, content in sorted(others.items()):
-            out += [string(path), varint(len(content)), hashlib.sha256(content).digest()]
-        return b"".join(out)
-
-    def version(self):
-        return hashlib.sha256(self.version_table()).digest()
-
-
-def parse_header(shard):
-    """(header bytes, {name: (dtype, dims, begin, end)}) of a safetensors file or of its header."""
-    data_begin = 8 + int.from_bytes(shard[:8], "little")
-    check(8 <= data_begin <= len(shard), "safetensors: the header is longer than the file")
-    ids, tensors = {name: id_ for id_, (name, _) in DTYPES.items()}, {}
-    try:
-        for name, info in json.loads(shard[8:data_begin]).items():
-            if name != "__metadata__":
-                begin, end = (data_begin + offset for offset in info["data_offsets"])
-                tensors[name.encode()] = (ids[info["dtype"]], tuple(info["shape"]), begin, end)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused("corrupt", f"safetensors: header: {error!r}") from error
-    return shard[:data_begin], tensors
-
-
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out) + bytes([value])
-
-
-def string(value):
-    return varint(len(value)) + value
-
-
-def read_checkpoint(directory):
-    directory, files = pathlib.Path(directory), {}
-    if not directory.is_dir():
-        raise FileNotFoundError(f"checkpoint {directory}: no such directory")
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path in (pathlib.Path(folder, name) for name in names if not name.startswith(".")):
-            if path.is_file():
-                files[path.relative_to(directory).as_posix()] = path.read_bytes()
-    return Checkpoint(files)
-
-
 # §4 Applying
 
 
-def check_base(parts, base):
-    """Each entry fits the base, and entries of one tensor fit each other."""
-    seen = {}
-    for entry in (tensor for part in parts for tensor in part.tensors):
+def check_base(entries, base):
+    """Each entry fits the base, and the entries of one tensor fit each other."""
+    ranges = {}
+    for entry in entries:
         tensor = base.tensors.get(entry.name)
         check(tensor is not None, f"tensor {entry.name}: not in the base")
         check((tensor.dtype, tensor.dims) == (entry.dtype, entry.dims),
               f"tensor {entry.name}: another dtype or shape in the base")  # fmt: skip
         check(tensor_digest(base.data(tensor)) == entry.old_digest, f"{entry.name}: old_digest")
-        first, last = entry.first_chunk, entry.first_chunk + len(entry.chunks)
-        for other_first, other_last, new_digest in seen.setdefault(entry.name, []):
-            check(last <= other_first or other_last <= first, f"{entry.name}: chunks overlap")
-            check(new_digest == entry.new_digest, f"{entry.name}: two new digests")
-        seen[entry.name].append((first, last, entry.new_digest))
+        numbers = {chunk.number for chunk in entry.chunks}
+        for other_numbers, new_digest in ranges.setdefault(entry.name, []):
+            check(not numbers & other_numbers, f"tensor {entry.name}: overlapping chunk ranges")
+            check(new_digest == entry.new_digest, f"tensor {entry.name}: two new digests")
+        ranges[entry.name].append((numbers, entry.new_digest))
 
 
 def apply_tensor(entry, tensor, shard):
-    w = unit_bytes(entry.dtype)
-    units = units_of(entry.dtype, entry.dims)
-    for chunk, (payload, digest) in enumerate(entry.chunks, start=entry.first_chunk):
-        if payload:
-            what = f"tensor {entry.name}, chunk {chunk}"
-            check(xxhash.xxh3_64_intdigest(payload) == digest, f"{what}: digest of the payload")
-            begin = tensor.begin + chunk * CHUNK_UNITS * w
-            end = begin + units_of_chunk(units, chunk) * w
-            shard[begin:end] = DECODERS[entry.encoding](payload, bytes(shard[begin:end]), w)
+    w, units = unit_bytes(entry.dtype), units_of(entry.dtype, entry.dims)
+    for chunk in entry.chunks:
+        if chunk.payload:
+            check(xxhash.xxh3_64_intdigest(chunk.payload) == chunk.digest,
+                  f"tensor {entry.name}: digest of chunk {chunk.number}")  # fmt: skip
+            begin = tensor.begin + chunk.number * CHUNK_UNITS * w
+            end = begin + units_of_chunk(units, chunk.number) * w
+            shard[begin:end] = DECODERS[entry.encoding](chunk.payload, bytes(shard[begin:end]), w)
 
 
 def apply_file(entry, base, files):
-    if entry.kind != 2:
-        check(entry.path not in base.shards, f"file {entry.path}: is a shard")
+    path, is_shard = entry.path, entry.path in base.shards
+    check(is_shard == (entry.kind == 2), f"file {path}: kind {entry.kind}, shard: {is_shard}")
     if entry.kind == 1:
-        check(entry.path in files, f"file {entry.path}: to be removed, but not there")
-        del files[entry.path]
+        check(path in files, f"file {path}: to be removed, but not there")
+        del files[path]
         return
-    content = decompress(entry.payload, entry.raw_bytes, f"file {entry.path}")
-    check(hashlib.sha256(content).digest() == entry.sha256, f"file {entry.path}: SHA-256")
-    if entry.kind == 0:
-        files[entry.path] = content
-        return
-    check(entry.path in base.shards, f"file {entry.path}: not a shard")
-    old = base.shards[entry.path]
-    check(len(content) == len(old), f"header of {entry.path}: {len(content)} bytes, not {len(old)}")
-    check(parse_header(content) == (content, parse_header(old)[1]),
-          f"header of {entry.path}: other tensors or places")  # fmt: skip
-    files[entry.path] = content + files[entry.path][len(old) :]
+    content = decompress(entry.payload, entry.raw_bytes, f"file {path}")
+    check(hashlib.sha256(content).digest() == entry.sha256, f"file {path}: SHA-256")
+    if entry.kind == 2:
+        old = base.shards[path]
+        check(len(content) == len(old), f"{path}: header of {len(content)} bytes, not {len(old)}")
+        check(parse_header(content) == (content, parse_header(old)[1]),
+              f"{path}: header with other tensors or places")  # fmt: skip
+        content += files[path][len(old) :]
+    files[path] = content
 
 
 def apply_to(parts, base):
     """The checkpoint that the parts of one patch make of `base`, verified."""
-    check_base(parts, base)
     entries = [tensor for part in parts for tensor in part.tensors]
+    check_base(entries, base)
     files = dict(base.files)
     for shard in base.shards:
         content = bytearray(files[shard])
@@ -505,8 +334,9 @@ def apply_to(parts, base):
             if base.tensors[entry.name].shard == shard:
                 apply_tensor(entry, base.tensors[entry.name], content)
         files[shard] = bytes(content)
-    for file in (file for part in parts for file in part.files):
-        apply_file(file, base, files)
+    for part in parts:
+        for entry in part.files:
+            apply_file(entry, base, files)
     for path in files:
         for folder in pathlib.PurePosixPath(path).parents:
             check(str(folder) not in files, f"file {path}: {folder} is a file")
@@ -522,44 +352,43 @@ def apply_to(parts, base):
 
 def apply_parts(parts, checkpoint_dir, out_dir):
     """Writes the result into a new directory, after everything was verified."""
-    result = apply_to(parts, read_checkpoint(checkpoint_dir))
-    out_dir = pathlib.Path(out_dir)
-    out_dir.mkdir()
-    for path, content in result.files.items():
-        (out_dir / path).parent.mkdir(parents=True, exist_ok=True)
-        (out_dir / path).write_bytes(content)
+    write_files(apply_to(parts, read_checkpoint(checkpoint_dir)).files, out_dir)
 
 
 def apply_part(part, checkpoint_dir, out_dir):
     apply_parts([part], checkpoint_dir, out_dir)
 
 
-# Command line
+# The command line
 
 
 def inspect(part):
-    tensors = [{"name": t.name.decode(errors="replace"), "dtype": DTYPES[t.dtype][0],
-                "shape": t.dims, "encoding": t.encoding, "first_chunk": t.first_chunk,
-                "chunk_bytes": [len(payload) for payload, _ in t.chunks], "changed": t.changed,
-                "old_digest": t.old_digest.hex(), "new_digest": t.new_digest.hex()}
-               for t in part.tensors]  # fmt: skip
-    files = [{"path": f.path, "kind": f.kind, "raw_bytes": f.raw_bytes, "bytes": len(f.payload),
-              "sha256": f.sha256.hex()} for f in part.files]  # fmt: skip
-    return {"kind": "patch", "major": part.major, "minor": part.minor, "base": part.base.hex(),
-            "target": part.target.hex(), "tensors": tensors, "files": files}  # fmt: skip
+    """The part as a dictionary for JSON."""
 
+    def plain(value):
+        return value.hex() if isinstance(value, bytes) else value
 
-def read_part_file(path):
-    return read_part(pathlib.Path(path).read_bytes())
+    tensors = []
+    for entry in part.tensors:
+        row = {key: plain(value) for key, value in vars(entry).items()}
+        row["name"] = entry.name.decode(errors="replace")
+        row["chunks"] = {chunk.number: chunk.payload_bytes for chunk in entry.chunks}
+        tensors.append(row)
+    files = [{k: plain(v) for k, v in vars(f).items() if k != "payload"} for f in part.files]
+    fields = {key: plain(value) for key, value in vars(part).items()}
+    return {"kind": "patch"} | fields | {"tensors": tensors, "files": files}
 
 
 def main(arguments):
+    def read(path):
+        return read_part(pathlib.Path(path).read_bytes())
+
     try:
         match arguments:
             case ["apply", *parts, checkpoint, out] if parts:
-                apply_parts([read_part_file(part) for part in parts], checkpoint, out)
+                apply_parts([read(part) for part in parts], checkpoint, out)
             case ["inspect", part]:
-                print(json.dumps(inspect(read_part_file(part)), indent=1))
+                print(json.dumps(inspect(read(part)), indent=1))
             case ["table", checkpoint]:
                 print(read_checkpoint(checkpoint).version().hex())
             case _:

@@ -1,0 +1,225 @@
+#include "isthmus/board/manifest.h"
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+#include <set>
+
+#include "isthmus/base/error.h"
+#include "isthmus/board/json_fields.h"
+#include "isthmus/board/store.h"
+#include "isthmus/codec/part.h"
+
+namespace isthmus::board {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxRunNameBytes = 128;
+
+json::object ToJson(const PayloadPart& part) {
+  json::object object = {
+      {"key", part.key}, {"bytes", part.bytes}, {"sha256", FormatSha256(part.sha256)}};
+  if (!part.path.empty()) object["path"] = part.path;
+  return object;
+}
+
+json::object ToJson(const Payload& payload) {
+  json::object object;
+  object["kind"] = payload.kind == PayloadKind::kAnchor ? "anchor" : "patch";
+  if (payload.base != kNoVersion) object["base"] = payload.base;
+  if (!payload.encoding.empty()) object["encoding"] = payload.encoding;
+  json::array parts;
+  for (const PayloadPart& part : payload.parts) parts.push_back(ToJson(part));
+  object["parts"] = std::move(parts);
+  return object;
+}
+
+json::array ToJson(const std::vector<Payload>& payloads) {
+  json::array array;
+  for (const Payload& payload : payloads) array.push_back(ToJson(payload));
+  return array;
+}
+
+json::object ToJson(const std::map<std::string, Sha256Digest>& files) {
+  json::object object;
+  for (const auto& [path, digest] : files) object[path] = FormatSha256(digest);
+  return object;
+}
+
+json::object ToJson(const std::map<std::string, std::string>& meta) {
+  json::object object;
+  for (const auto& [key, value] : meta) object[key] = value;
+  return object;
+}
+
+std::string ReadRun(const JsonFields& fields) {
+  std::string run = fields.Text("run");
+  try {
+    CheckRunName(run);
+  } catch (const Error& error) {
+    fields.Refuse("run", error.what());
+  }
+  return run;
+}
+
+WallTime ReadTime(const JsonFields& fields, std::string_view key) {
+  const std::string text = fields.Text(key);
+  try {
+    return ParseTime(text);
+  } catch (const Error& error) {
+    fields.Refuse(key, error.what());
+  }
+}
+
+VersionNumber ReadEarlier(const JsonFields& fields, std::string_view key, VersionNumber version) {
+  const VersionNumber earlier = fields.Count(key);
+  if (earlier == kNoVersion || earlier >= version) {
+    fields.Refuse(key, fmt::format("{}, expected a version before {}", earlier, version));
+  }
+  return earlier;
+}
+
+void CheckPath(const JsonFields& fields, std::string_view key, std::string_view path) {
+  try {
+    codec::CheckFilePath(path);
+  } catch (const Error& error) {
+    fields.Refuse(key, error.what());
+  }
+}
+
+PayloadPart ReadPart(const JsonFields& fields, PayloadKind kind) {
+  PayloadPart part;
+  part.key = fields.Text("key");
+  if (!IsKey(part.key)) fields.Refuse("key", fmt::format("{:?} is not a key", part.key));
+  part.bytes = fields.Count("bytes");
+  part.sha256 = fields.Digest("sha256");
+  if (kind == PayloadKind::kAnchor) {
+    part.path = fields.Text("path");
+    CheckPath(fields, "path", part.path);
+  } else if (fields.Has("path")) {
+    fields.Refuse("path", "only the parts of an anchor have one");
+  }
+  return part;
+}
+
+PayloadKind ReadKind(const JsonFields& fields) {
+  const std::string kind = fields.Text("kind");
+  if (kind == "anchor") return PayloadKind::kAnchor;
+  if (kind == "patch") return PayloadKind::kPatch;
+  fields.Refuse("kind", fmt::format("{:?}, expected anchor or patch", kind.substr(0, 64)));
+}
+
+// What holds for the parts of a payload together: their sum is a number, and an anchor says once
+// what a file is.
+void CheckParts(const JsonFields& fields, const Payload& payload) {
+  uint64_t bytes = 0;
+  std::set<std::string_view> paths;
+  for (const PayloadPart& part : payload.parts) {
+    if (!CheckedAdd(bytes, part.bytes, &bytes)) fields.Refuse("parts", "over 2^64 bytes together");
+    if (!part.path.empty() && !paths.insert(part.path).second) {
+      fields.Refuse("parts", fmt::format("two are the file {:?}", part.path));
+    }
+  }
+}
+
+Payload ReadPayload(const JsonFields& fields, VersionNumber version) {
+  Payload payload;
+  payload.kind = ReadKind(fields);
+  if (payload.kind == PayloadKind::kPatch) {
+    payload.base = ReadEarlier(fields, "base", version);
+  } else if (fields.Has("base")) {
+    fields.Refuse("base", "an anchor has none");
+  }
+  payload.encoding = fields.OptionalText("encoding");
+  for (const JsonFields& part : fields.Objects("parts")) {
+    payload.parts.push_back(ReadPart(part, payload.kind));
+  }
+  CheckParts(fields, payload);
+  return payload;
+}
+
+std::map<std::string, Sha256Digest> ReadFiles(const JsonFields& fields) {
+  std::map<std::string, Sha256Digest> files;
+  for (const std::string& path : fields.Keys()) {
+    CheckPath(fields, path, path);
+    files[path] = fields.Digest(path);
+  }
+  return files;
+}
+
+std::map<std::string, std::string> ReadMeta(const JsonFields& fields) {
+  std::map<std::string, std::string> meta;
+  for (const std::string& key : fields.Keys()) meta[key] = fields.Text(key);
+  return meta;
+}
+
+void ReadCounts(const JsonFields& fields, Manifest* manifest) {
+  manifest->tensors = fields.Count("tensors");
+  manifest->elements = fields.Count("elements");
+  manifest->changed = fields.Count("changed");
+  manifest->checkpoint_bytes = fields.Count("checkpoint_bytes");
+}
+
+}  // namespace
+
+void CheckRunName(std::string_view run) {
+  // A key of one segment has the same alphabet.
+  if (IsKey(run) && run.size() <= kMaxRunNameBytes && run.find('/') == run.npos) return;
+  Throw(ErrorCode::kInvalid,
+        "run name {:?}: expected 1 to {} characters of [A-Za-z0-9._-], not beginning with '.'",
+        run.substr(0, 256), kMaxRunNameBytes);
+}
+
+uint64_t Payload::bytes() const {
+  uint64_t sum = 0;
+  for (const PayloadPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+std::string Manifest::Serialize() const {
+  json::object object = {{"format", kBoardFormat}, {"run", run}, {"version", version}};
+  object["parent"] = parent == kNoVersion ? json::value(nullptr) : json::value(parent);
+  object["epoch"] = epoch;
+  if (step) object["step"] = *step;
+  object["view"] = json::object{{"id", view}};
+  object["digest"] = FormatSha256(digest);
+  object["tensors"] = tensors;
+  object["elements"] = elements;
+  object["changed"] = changed;
+  object["checkpoint_bytes"] = checkpoint_bytes;
+  object["payloads"] = ToJson(payloads);
+  object["files"] = ToJson(files);
+  object["meta"] = ToJson(meta);
+  object["created_at"] = FormatTime(created_at);
+  object["producer"] = producer;
+  return json::serialize(object) + "\n";
+}
+
+Manifest Manifest::Parse(std::string_view text) {
+  if (text.size() > kMaxManifestBytes) {
+    Throw(ErrorCode::kCorrupt, "manifest of {} bytes, at most {} allowed", text.size(),
+          kMaxManifestBytes);
+  }
+  const json::value document = ParseJson(text);
+  const JsonFields fields(document, "");
+  fields.CheckFormat();
+  Manifest manifest;
+  manifest.run = ReadRun(fields);
+  manifest.version = fields.Count("version", 1, kMaxVersion);
+  if (fields.Has("parent")) manifest.parent = ReadEarlier(fields, "parent", manifest.version);
+  manifest.epoch = fields.Count("epoch", 1);
+  if (fields.Has("step")) manifest.step = fields.Integer("step");
+  manifest.view = fields.Object("view").Text("id");
+  manifest.digest = fields.Digest("digest");
+  ReadCounts(fields, &manifest);
+  for (const JsonFields& payload : fields.Objects("payloads")) {
+    manifest.payloads.push_back(ReadPayload(payload, manifest.version));
+  }
+  manifest.files = ReadFiles(fields.Object("files"));
+  manifest.meta = ReadMeta(fields.Object("meta"));
+  manifest.created_at = ReadTime(fields, "created_at");
+  manifest.producer = fields.Text("producer");
+  return manifest;
+}
+
+}  // namespace isthmus::board

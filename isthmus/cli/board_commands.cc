@@ -1,0 +1,297 @@
+// publish, pull, log, board: a run on a board.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "isthmus/cli/command.h"
+#include "isthmus/cli/encoding_option.h"
+#include "isthmus/publish/publisher.h"
+#include "isthmus/replica/replica.h"
+
+namespace isthmus::cli {
+namespace {
+
+using board::kNoVersion;
+using board::Manifest;
+using board::VersionNumber;
+
+double DensityOf(const Manifest& manifest) {
+  return manifest.elements == 0
+             ? 0
+             : static_cast<double>(manifest.changed) / static_cast<double>(manifest.elements);
+}
+
+uint64_t PayloadBytes(const Manifest& manifest) {
+  uint64_t bytes = 0;
+  for (const board::Payload& payload : manifest.payloads) bytes += payload.bytes();
+  return bytes;
+}
+
+bool IsAnchor(const Manifest& manifest) {
+  return !manifest.payloads.empty() &&
+         manifest.payloads.front().kind == board::PayloadKind::kAnchor;
+}
+
+json::value VersionOrNull(VersionNumber version) {
+  return version == kNoVersion ? json::value(nullptr) : json::value(version);
+}
+
+struct PublishArguments {
+  std::string checkpoint;
+  BoardOptions board;
+  std::string baseline;
+  EncodingOption encoding;
+  std::optional<int64_t> step;
+  std::vector<std::string> meta;
+};
+
+std::map<std::string, std::string> ParseMeta(const std::vector<std::string>& items) {
+  std::map<std::string, std::string> meta;
+  for (const std::string& item : items) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      Throw(ErrorCode::kInvalid, "read --meta {}: expected KEY=VALUE", item);
+    }
+    meta[item.substr(0, equals)] = item.substr(equals + 1);
+  }
+  return meta;
+}
+
+// Where a publisher keeps its baseline if nobody says: a cache, for the board can rebuild it.
+fs::path DefaultBaseline(const board::Board& board, const std::string& run) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
+  const char* home = std::getenv("HOME");             // NOLINT(concurrency-mt-unsafe)
+  fs::path root;
+  if (cache != nullptr && *cache != '\0') {
+    root = cache;
+  } else if (home != nullptr && *home != '\0') {
+    root = fs::path(home) / ".cache";
+  } else {
+    Throw(ErrorCode::kInvalid, "choose a baseline directory: neither --baseline, XDG_CACHE_HOME "
+                               "nor HOME is set");
+  }
+  return root / "isthmus" / board.uuid() / run;
+}
+
+void PrintPublished(const Context& context, const publish::PublishResult& result, double seconds,
+                    const fs::path& baseline) {
+  const Manifest& manifest = result.manifest;
+  PrintNotes(result.notes);
+  if (context.json) {
+    return PrintJson({{"run", manifest.run},
+                      {"version", manifest.version},
+                      {"parent", VersionOrNull(manifest.parent)},
+                      {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
+                      {"anchor_reason", result.anchor_reason},
+                      {"elements", manifest.elements},
+                      {"changed", manifest.changed},
+                      {"density", DensityOf(manifest)},
+                      {"payload_bytes", result.payload_bytes()},
+                      {"checkpoint_bytes", manifest.checkpoint_bytes},
+                      {"digest", FormatSha256(manifest.digest)},
+                      {"baseline", baseline.string()},
+                      {"seconds", seconds}});
+  }
+  Facts facts;
+  facts.Add("version", fmt::format("{} of run {}", manifest.version, manifest.run));
+  if (IsAnchor(manifest)) {
+    facts.Add("payload", fmt::format("anchor, {}: {}", FormatBytes(result.payload_bytes()),
+                                     result.anchor_reason));
+  } else {
+    facts.Add("changed", fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
+                                     FormatCount(manifest.elements),
+                                     FormatPercent(DensityOf(manifest))));
+    facts.Add("payload", fmt::format("patch, {} ({})", FormatBytes(result.payload_bytes()),
+                                     FormatBytes(manifest.checkpoint_bytes)));
+  }
+  facts.Add("baseline", baseline.string());
+  facts.Add("time", FormatSeconds(seconds));
+  facts.Print();
+}
+
+void RunPublish(const PublishArguments& arguments, Context& context) {
+  const MonotonicTime start = SystemClock().Monotonic();
+  board::Board board = arguments.board.Open();
+  const fs::path baseline = arguments.baseline.empty()
+                                ? DefaultBaseline(board, arguments.board.run)
+                                : fs::path(arguments.baseline);
+  publish::PublishOptions options;
+  options.encoding = arguments.encoding.policy();
+  options.step = arguments.step;
+  options.meta = ParseMeta(arguments.meta);
+  publish::Publisher publisher(board, arguments.board.run, baseline, context.pool(),
+                               *context.progress);
+  const publish::PublishResult result = publisher.Publish(arguments.checkpoint, options);
+  PrintPublished(context, result, SecondsSince(start), baseline);
+}
+
+struct PullArguments {
+  BoardOptions board;
+  std::string replica;
+  std::string version = "latest";
+};
+
+VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arguments) {
+  if (arguments.version == "latest") {
+    const VersionNumber head = board.Head(arguments.board.run);
+    if (head != kNoVersion) return head;
+    Throw(ErrorCode::kNotFound, "pull run {} from {}: it has no version", arguments.board.run,
+          arguments.board.board);
+  }
+  const std::string& text = arguments.version;
+  const bool digits = !text.empty() && text.size() <= 10 &&
+                      std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits || std::stoull(text) == 0) {
+    Throw(ErrorCode::kInvalid, "read --version {}: expected a number from 1, or latest", text);
+  }
+  return std::stoull(text);
+}
+
+void RunPull(const PullArguments& arguments, Context& context) {
+  const MonotonicTime start = SystemClock().Monotonic();
+  const board::Board board = arguments.board.Open();
+  const VersionNumber version = ResolveVersion(board, arguments);
+  replica::Replica replica(arguments.replica, context.pool(), *context.progress);
+  const replica::PullResult result = replica.Pull(board, arguments.board.run, version);
+  const double seconds = SecondsSince(start);
+  PrintNotes(result.notes);
+  if (context.json) {
+    return PrintJson({{"run", arguments.board.run},
+                      {"version", result.to},
+                      {"from", VersionOrNull(result.from)},
+                      {"chain", json::array(result.chain.begin(), result.chain.end())},
+                      {"fetched_bytes", result.fetched_bytes},
+                      {"digest", FormatSha256(replica.state()->digest)},
+                      {"seconds", seconds}});
+  }
+  Facts facts;
+  facts.Add("version", fmt::format("{} of run {}", result.to, arguments.board.run));
+  facts.Add("from", result.from == kNoVersion ? "nothing" : fmt::format("version {}", result.from));
+  facts.Add("chain", result.chain.empty() ? "already there"
+                                          : fmt::format("{}", fmt::join(result.chain, ", ")));
+  facts.Add("fetched", FormatBytes(result.fetched_bytes));
+  facts.Add("time", FormatSeconds(seconds));
+  facts.Print();
+}
+
+std::string FormatAge(WallTime created) {
+  const auto age = std::max(WallTime::duration(0), SystemClock().Now() - created);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 7200) return fmt::format("{} min", seconds / 60);
+  return seconds < 172800 ? fmt::format("{} h", seconds / 3600)
+                          : fmt::format("{} d", seconds / 86400);
+}
+
+json::object LogEntry(const Manifest& manifest) {
+  json::object entry = {{"version", manifest.version},
+                        {"parent", VersionOrNull(manifest.parent)},
+                        {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
+                        {"payload_bytes", PayloadBytes(manifest)},
+                        {"checkpoint_bytes", manifest.checkpoint_bytes},
+                        {"changed", manifest.changed},
+                        {"density", DensityOf(manifest)},
+                        {"created_at", FormatTime(manifest.created_at)},
+                        {"digest", FormatSha256(manifest.digest)},
+                        {"epoch", manifest.epoch}};
+  if (manifest.step) entry["step"] = *manifest.step;
+  return entry;
+}
+
+std::vector<std::string> LogRow(const Manifest& manifest) {
+  return {fmt::format("{}", manifest.version),
+          manifest.step ? fmt::format("{}", *manifest.step) : "",
+          IsAnchor(manifest) ? "anchor" : "patch",
+          FormatBytes(PayloadBytes(manifest)),
+          IsAnchor(manifest) ? "" : FormatCount(manifest.changed),
+          IsAnchor(manifest) ? "" : FormatPercent(DensityOf(manifest)),
+          FormatAge(manifest.created_at)};
+}
+
+void RunLog(const BoardOptions& options, Context& context) {
+  const board::Board board = options.Open();
+  const VersionNumber head = board.Head(options.run);
+  if (head == kNoVersion) {
+    Throw(ErrorCode::kNotFound, "read log of run {} on {}: no such run", options.run,
+          options.board);
+  }
+  json::array versions;
+  Table table({"version", "step", "kind", "payload", "changed", "density", "age"});
+  for (VersionNumber version = head; version != kNoVersion; --version) {
+    const std::optional<Manifest> manifest = board.Read(options.run, version);
+    if (!manifest) break;  // older ones were removed
+    versions.push_back(LogEntry(*manifest));
+    table.Add(LogRow(*manifest));
+  }
+  if (context.json) return PrintJson({{"run", options.run}, {"versions", versions}});
+  table.Print();
+}
+
+void RunBoardInit(const std::string& location, Context& context) {
+  const std::unique_ptr<board::Store> store = board::OpenStore(location);
+  board::Board::Init(*store);
+  const board::Board board = board::Board::Open(board::OpenStore(location));
+  if (context.json) return PrintJson({{"board", board.uuid()}, {"format", board::kBoardFormat}});
+  Facts facts;
+  facts.Add("board", board.uuid());
+  facts.Add("at", location);
+  facts.Print();
+}
+
+}  // namespace
+
+void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required) {
+  command->add_option("--board", options->board, "Board: a directory")->required(required);
+  command->add_option("--run", options->run, "Run: one lineage of versions")->required(required);
+}
+
+void AddPublish(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<PublishArguments>();
+  CLI::App* command =
+      app.add_subcommand("publish", "Publish a checkpoint as the next version of a run");
+  command->footer("Example: isthmus publish step-38 --board /mnt/board --run grpo-7 --step 38");
+  command->add_option("CHECKPOINT", arguments->checkpoint, "Checkpoint directory")->required();
+  AddBoardOptions(command, &arguments->board);
+  command->add_option("--step", arguments->step, "The trainer's optimizer step");
+  command->add_option("--meta", arguments->meta, "KEY=VALUE to keep with the version; repeatable")
+      ->allow_extra_args(false);
+  arguments->encoding.AddTo(command);
+  command->add_option("--baseline", arguments->baseline,
+                      "Directory for this publisher's copy of the last version (default: "
+                      "in the user's cache)");
+  command->callback([arguments, &context] { RunPublish(*arguments, context); });
+}
+
+void AddPull(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<PullArguments>();
+  CLI::App* command = app.add_subcommand("pull", "Bring a replica to a version, forward or back");
+  command->footer("Example: isthmus pull --board /mnt/board --run grpo-7 --replica /srv/model");
+  AddBoardOptions(command, &arguments->board);
+  command->add_option("--replica", arguments->replica, "Replica directory; created if missing")
+      ->required();
+  command->add_option("--version", arguments->version, "Version number, or latest")
+      ->capture_default_str();
+  command->callback([arguments, &context] { RunPull(*arguments, context); });
+}
+
+void AddLog(CLI::App& app, Context& context) {
+  auto options = std::make_shared<BoardOptions>();
+  CLI::App* command = app.add_subcommand("log", "List the versions of a run, newest first");
+  command->footer("Example: isthmus log --board /mnt/board --run grpo-7");
+  AddBoardOptions(command, options.get());
+  command->callback([options, &context] { RunLog(*options, context); });
+}
+
+void AddBoard(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("board", "Operate a board");
+  command->require_subcommand(1);
+  command->fallthrough();
+  auto location = std::make_shared<std::string>();
+  CLI::App* init = command->add_subcommand("init", "Make an empty board");
+  init->footer("Example: isthmus board init /mnt/board");
+  init->add_option("BOARD", *location, "Board: a directory")->required();
+  init->callback([location, &context] { RunBoardInit(*location, context); });
+}
+
+}  // namespace isthmus::cli

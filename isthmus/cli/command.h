@@ -1,0 +1,56 @@
+// How commands are made known to the command line. Each Add… declares a subcommand with its
+// options, whose values live as long as the App, and the function that runs it.
+#ifndef ISTHMUS_CLI_COMMAND_H_
+#define ISTHMUS_CLI_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "isthmus/base/thread_pool.h"
+#include "isthmus/board/board.h"
+#include "isthmus/cli/output.h"
+#include "isthmus/cli/progress_bar.h"
+
+namespace isthmus::cli {
+
+// What every command gets: the options before the subcommand, and the machine.
+struct Context {
+  bool json = false;
+  size_t threads = 0;  // 0: one per core
+  std::unique_ptr<Progress> progress = MakeProgress();
+  // Set by commands that have reported a negative finding by themselves (verify).
+  int exit_code = 0;
+
+  ThreadPool& pool() {
+    if (!pool_) pool_ = std::make_unique<ThreadPool>(threads);
+    return *pool_;
+  }
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+// --board and --run, as several commands take them.
+struct BoardOptions {
+  std::string board;
+  std::string run;
+
+  board::Board Open() const { return board::Board::Open(board::OpenStore(board)); }
+};
+// `required` false: for commands that have another mode.
+void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required = true);
+
+void AddDiff(CLI::App& app, Context& context);
+void AddApply(CLI::App& app, Context& context);
+void AddVerify(CLI::App& app, Context& context);
+void AddInspect(CLI::App& app, Context& context);
+void AddPublish(CLI::App& app, Context& context);
+void AddPull(CLI::App& app, Context& context);
+void AddLog(CLI::App& app, Context& context);
+void AddBoard(CLI::App& app, Context& context);
+void AddCompletion(CLI::App& app, Context& context);
+
+}  // namespace isthmus::cli
+
+#endif  // ISTHMUS_CLI_COMMAND_H_

@@ -1,0 +1,179 @@
+// verify: whether bytes are what they claim to be.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isthmus/base/random.h"
+#include "isthmus/cli/command.h"
+#include "isthmus/codec/diff.h"
+#include "isthmus/replica/chain_apply.h"
+#include "isthmus/replica/fetch.h"
+#include "isthmus/replica/state.h"
+
+namespace isthmus::cli {
+namespace {
+
+using Problems = std::vector<std::string>;
+using tensor::VersionTable;
+
+struct VerifyOptions {
+  std::string checkpoint;
+  std::string against;
+  std::string replica;
+  BoardOptions board;
+  bool deep = false;
+};
+
+void CompareFiles(const VersionTable& found, const VersionTable& expected, Problems* problems) {
+  for (const auto& file : expected.files) {
+    const auto at = std::ranges::find(found.files, file.path, &VersionTable::File::path);
+    if (at == found.files.end()) {
+      problems->push_back(fmt::format("file {} is missing", file.path));
+    } else if (*at != file) {
+      problems->push_back(fmt::format("file {} differs", file.path));
+    }
+  }
+  for (const auto& file : found.files) {
+    if (std::ranges::find(expected.files, file.path, &VersionTable::File::path) ==
+        expected.files.end()) {
+      problems->push_back(fmt::format("file {} is not in the other checkpoint", file.path));
+    }
+  }
+}
+
+// Tables of checkpoints between which a patch could lead: the same tensors and shards.
+void CompareTables(const VersionTable& found, const VersionTable& expected, Problems* problems) {
+  for (size_t i = 0; i < expected.tensors.size(); ++i) {
+    if (found.tensors[i].digest == expected.tensors[i].digest) continue;
+    problems->push_back(fmt::format("tensor {} differs: {}, expected {}", expected.tensors[i].name,
+                                    found.tensors[i].digest.Hex(),
+                                    expected.tensors[i].digest.Hex()));
+  }
+  for (size_t i = 0; i < expected.shards.size(); ++i) {
+    if (found.shards[i] == expected.shards[i]) continue;
+    problems->push_back(fmt::format("the header of shard {} differs", expected.shards[i].file));
+  }
+  CompareFiles(found, expected, problems);
+}
+
+Problems VerifyAgainst(const VerifyOptions& options, Context& context) {
+  const auto found = tensor::Checkpoint::Open(options.checkpoint);
+  const auto expected = tensor::Checkpoint::Open(options.against);
+  if (const auto why = codec::WhyNoPatch(expected, found)) return {*why};
+  Problems problems;
+  CompareTables(tensor::DigestCheckpoint(found, context.pool(), *context.progress),
+                tensor::DigestCheckpoint(expected, context.pool(), *context.progress), &problems);
+  return problems;
+}
+
+// Takes no lock and changes nothing: safe beside whatever keeps the replica.
+Problems VerifyReplica(const VerifyOptions& options, Context& context) {
+  const replica::ControlPaths paths(options.replica);
+  if (!fs::exists(paths.root)) {
+    Throw(ErrorCode::kNotFound, "verify replica {}: no replica there", options.replica);
+  }
+  if (fs::exists(paths.journal()) || fs::exists(paths.swap())) {
+    return {"a change is going on, or was interrupted: the next pull completes or takes it back"};
+  }
+  const auto state = replica::ReadState(paths);
+  if (!state) return {"at no version"};
+  try {
+    replica::VerifyCheckpoint(tensor::Checkpoint::Open(options.replica),
+                              replica::ReadTable(paths, state->digest), context.pool(),
+                              *context.progress);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+void VerifyPart(const board::Board& board, const board::PayloadPart& part, bool anchor, bool deep,
+                const fs::path& scratch) {
+  const auto size = board.store().Size(part.key);
+  if (!size) Throw(ErrorCode::kNotFound, "{}: missing", part.key);
+  if (*size != part.bytes) {
+    Throw(ErrorCode::kCorrupt, "{}: {} bytes, expected {}", part.key, *size, part.bytes);
+  }
+  if (!deep) return;
+  replica::FetchPart(board.store(), part, scratch, NoProgress());
+  if (anchor) return;
+  const MappedFile map(scratch, Access::kRead);
+  codec::Part::Open(map.bytes());
+}
+
+void VerifyVersion(const board::Board& board, const board::Manifest& manifest, bool deep,
+                   const fs::path& scratch, Problems* problems) {
+  for (const board::Payload& payload : manifest.payloads) {
+    for (const board::PayloadPart& part : payload.parts) {
+      try {
+        VerifyPart(board, part, payload.kind == board::PayloadKind::kAnchor, deep, scratch);
+      } catch (const Error& error) {
+        problems->push_back(fmt::format("version {}: {}", manifest.version, error.what()));
+      }
+    }
+  }
+}
+
+Problems VerifyBoard(const VerifyOptions& options, Context& context) {
+  const board::Board board = options.board.Open();
+  const board::VersionNumber head = board.Head(options.board.run);
+  if (head == board::kNoVersion) {
+    Throw(ErrorCode::kNotFound, "verify run {} on {}: no such run", options.board.run,
+          options.board.board);
+  }
+  const fs::path scratch = fs::temp_directory_path() / ("isthmus-verify-" + RandomId());
+  Problems problems;
+  const ProgressScope scope(*context.progress, "versions", head);
+  for (board::VersionNumber version = head; version != board::kNoVersion; --version) {
+    context.progress->Advance(1);
+    try {
+      const auto manifest = board.Read(options.board.run, version);
+      if (manifest) VerifyVersion(board, *manifest, options.deep, scratch, &problems);
+      if (!manifest) problems.push_back(fmt::format("version {}: no log entry", version));
+    } catch (const Error& error) {
+      problems.push_back(fmt::format("version {}: {}", version, error.what()));
+    }
+  }
+  RemoveFile(scratch);
+  return problems;
+}
+
+Problems Verify(const VerifyOptions& options, Context& context) {
+  if (!options.checkpoint.empty() && !options.against.empty()) {
+    return VerifyAgainst(options, context);
+  }
+  if (!options.replica.empty()) return VerifyReplica(options, context);
+  if (!options.board.board.empty() && !options.board.run.empty()) {
+    return VerifyBoard(options, context);
+  }
+  Throw(ErrorCode::kInvalid,
+        "verify: name CHECKPOINT --against OTHER, --replica DIR, or --board BOARD --run RUN");
+}
+
+void RunVerify(const VerifyOptions& options, Context& context) {
+  const Problems problems = Verify(options, context);
+  if (!problems.empty()) context.exit_code = ExitCode(ErrorCode::kCorrupt);
+  if (context.json) {
+    return PrintJson({{"ok", problems.empty()},
+                      {"problems", json::array(problems.begin(), problems.end())}});
+  }
+  for (const std::string& problem : problems) fmt::print("{}\n", problem);
+  if (problems.empty()) fmt::print("ok\n");
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& app, Context& context) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command = app.add_subcommand(
+      "verify", "Say whether a checkpoint, a replica or a board is what it claims to be");
+  command->footer("Example: isthmus verify /srv/model --against step-38");
+  command->add_option("CHECKPOINT", options->checkpoint, "Checkpoint directory");
+  command->add_option("--against", options->against, "Checkpoint that it should equal");
+  command->add_option("--replica", options->replica, "Replica directory");
+  AddBoardOptions(command, &options->board, false);
+  command->add_flag("--deep", options->deep, "Read every payload of the board");
+  command->callback([options, &context] { RunVerify(*options, context); });
+}
+
+}  // namespace isthmus::cli

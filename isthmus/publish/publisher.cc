@@ -1,0 +1,202 @@
+// Publishing, step by step; the reason is what a crash behind the step leaves.
+//   1. The baseline is brought to the head of the log. (A replica: it recovers by itself.)
+//   2. The checkpoint is compared with the baseline, whose digest, computed from the very bytes that
+//      were compared, must be the head's: nothing can drift.
+//   3. Payload objects are stored under a fresh attempt, durable. (Unreferenced objects.)
+//   4. The log entry is created if absent: the version exists from here on.
+//   5. The baseline follows, through the board like every replica. (Step 1 of the next session.)
+#include "isthmus/publish/publisher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/publish/upload.h"
+
+namespace isthmus::publish {
+namespace {
+
+using board::kNoVersion;
+using board::VersionNumber;
+using tensor::Checkpoint;
+
+constexpr uint64_t kMaxWriterIdBytes = 256;
+
+// The id of the writer that last used this baseline; empty if there is none.
+std::string ReadWriterId(const fs::path& path) {
+  return fs::exists(path) ? ReadFile(path, kMaxWriterIdBytes) : std::string();
+}
+
+// The dtype that most of the bytes have, as the view's name, for example "bf16".
+std::string ViewOf(const Checkpoint& checkpoint) {
+  std::map<tensor::Dtype, uint64_t> bytes;
+  for (const auto& tensor : checkpoint.tensors()) bytes[tensor.info.dtype] += tensor.info.bytes();
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& item) { return item.second; });
+  std::string name(most == bytes.end() ? "" : tensor::DtypeName(most->first));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.empty() ? "empty" : name;
+}
+
+uint64_t UnitsOf(const Checkpoint& checkpoint) {
+  uint64_t units = 0;
+  for (const auto& tensor : checkpoint.tensors()) {
+    units += codec::UnitCount(tensor.info.dtype, tensor.info.bytes());
+  }
+  return units;
+}
+
+std::string JoinNames(const std::map<std::string, uint64_t>& encodings) {
+  std::string joined;
+  for (const auto& [name, count] : encodings) joined += (joined.empty() ? "" : "+") + name;
+  return joined;
+}
+
+void AddFiles(const tensor::VersionTable& table, board::Manifest* manifest) {
+  for (const auto& file : table.files) manifest->files[file.path] = file.sha256;
+}
+
+}  // namespace
+
+uint64_t PublishResult::payload_bytes() const {
+  uint64_t bytes = 0;
+  for (const board::Payload& payload : manifest.payloads) bytes += payload.bytes();
+  return bytes;
+}
+
+Publisher::Publisher(board::Board& board, std::string run, const fs::path& baseline,
+                     ThreadPool& pool, Progress& progress)
+    : board_(board),
+      run_(std::move(run)),
+      pool_(pool),
+      progress_(progress),
+      baseline_(baseline, pool, progress) {
+  board::CheckRunName(run_);
+  head_ = board_.Head(run_);
+  CatchUp(head_, &notes_);
+}
+
+void Publisher::CatchUp(VersionNumber version, std::vector<std::string>* notes) {
+  if (version == kNoVersion) return;
+  replica::PullResult pulled = baseline_.Pull(board_, run_, version);
+  std::ranges::move(pulled.notes, std::back_inserter(*notes));
+}
+
+void Publisher::RebuildBaseline(std::vector<std::string>* notes) {
+  notes->emplace_back("the baseline was damaged and has been rebuilt from the board");
+  baseline_.Forget();
+  CatchUp(head_, notes);
+}
+
+// Damage that shows in the files' structure; damage of tensor bytes shows in their digest later.
+Checkpoint Publisher::OpenBaseline(std::vector<std::string>* notes) {
+  try {
+    return Checkpoint::Open(baseline_.directory());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    RebuildBaseline(notes);
+    return Checkpoint::Open(baseline_.directory());
+  }
+}
+
+PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions& options) {
+  const Checkpoint checkpoint = Checkpoint::Open(directory);
+  const fs::path id_path = replica::ControlPaths(baseline_.directory()).root / "writer";
+  writer_ = board_.OpenWriter(run_, ViewOf(checkpoint), ReadWriterId(id_path));
+  WriteFileAtomic(id_path, AsBytes(writer_.id));
+
+  PublishResult result;
+  result.notes = std::exchange(notes_, {});
+  result.manifest = Draft(checkpoint, options);
+  if (head_ == kNoVersion) {
+    result.anchor_reason = "first version of the run";
+  } else {
+    result.anchor_reason = codec::WhyNoPatch(OpenBaseline(&result.notes), checkpoint).value_or("");
+  }
+  if (result.anchor_reason.empty()) {
+    PublishPatch(checkpoint, options, &result);
+  } else {
+    PublishAnchor(checkpoint, &result);
+  }
+  head_ = result.manifest.version;
+  CatchUp(head_, &result.notes);
+  return result;
+}
+
+board::Manifest Publisher::Draft(const Checkpoint& checkpoint,
+                                 const PublishOptions& options) const {
+  board::Manifest manifest;
+  manifest.run = run_;
+  manifest.version = head_ + 1;
+  manifest.parent = head_;
+  manifest.epoch = writer_.epoch;
+  manifest.step = options.step;
+  manifest.view = ViewOf(checkpoint);
+  manifest.tensors = checkpoint.tensors().size();
+  manifest.elements = UnitsOf(checkpoint);
+  manifest.checkpoint_bytes = checkpoint.total_bytes();
+  manifest.meta = options.meta;
+  manifest.created_at = SystemClock().Now();
+  manifest.producer = "isthmus " ISTHMUS_VERSION;
+  return manifest;
+}
+
+void Publisher::PublishAnchor(const Checkpoint& checkpoint, PublishResult* result) {
+  board::Manifest& manifest = result->manifest;
+  Upload upload(board_, run_, manifest.version);
+  upload.AddCheckpoint(checkpoint, pool_, progress_);
+  const tensor::VersionTable table = tensor::DigestCheckpoint(checkpoint, pool_, progress_);
+  // What was stored and what was digested are the same bytes only if nobody wrote in between.
+  checkpoint.CheckUnchanged();
+  manifest.digest = table.Digest();
+  manifest.changed = manifest.elements;
+  AddFiles(table, &manifest);
+  manifest.payloads = {{board::PayloadKind::kAnchor, kNoVersion, "", upload.parts()}};
+  board_.CheckWriter(writer_);
+  upload.Keep();
+  board_.Commit(writer_, manifest);
+}
+
+void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions& options,
+                             PublishResult* result) {
+  board::Manifest& manifest = result->manifest;
+  std::optional<Upload> upload(std::in_place, board_, run_, manifest.version);
+  if (!DiffAgainstBaseline(checkpoint, options, &*upload, result)) {
+    RebuildBaseline(&result->notes);
+    upload.emplace(board_, run_, manifest.version);
+    if (!DiffAgainstBaseline(checkpoint, options, &*upload, result)) {
+      Throw(ErrorCode::kCorrupt, "check baseline {}: it is not version {} after it was rebuilt",
+            baseline_.directory().string(), head_);
+    }
+  }
+  manifest.payloads = {
+      {board::PayloadKind::kPatch, head_, JoinNames(result->encodings), upload->parts()}};
+  board_.CheckWriter(writer_);
+  upload->Keep();
+  board_.Commit(writer_, manifest);
+}
+
+// False if the baseline turned out not to be the head: then nothing of the result counts.
+bool Publisher::DiffAgainstBaseline(const Checkpoint& checkpoint, const PublishOptions& options,
+                                    Upload* upload, PublishResult* result) {
+  const Checkpoint baseline = Checkpoint::Open(baseline_.directory());
+  codec::PartBuilder part;
+  codec::DiffResult diff = codec::DiffCheckpoints(
+      baseline, checkpoint, options.encoding, pool_, progress_, [&](codec::TensorDiff change) {
+        codec::AddTensorChange(std::move(change), options.part_bytes, &part,
+                               [&] { upload->AddPart(&part); });
+      });
+  if (diff.base.Digest() != baseline_.state()->digest) return false;
+  codec::AddFileChanges(checkpoint, diff.base, diff.next, &part);
+  upload->AddPart(&part);
+  result->manifest.digest = diff.next.Digest();
+  result->manifest.changed = diff.changed;
+  AddFiles(diff.next, &result->manifest);
+  result->tensors_changed = diff.tensors_changed;
+  result->encodings = std::move(diff.encodings);
+  return true;
+}
+
+}  // namespace isthmus::publish

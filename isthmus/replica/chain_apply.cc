@@ -1,0 +1,236 @@
+#include "isthmus/replica/chain_apply.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "isthmus/base/error.h"
+#include "isthmus/codec/scan.h"
+
+namespace isthmus::replica {
+namespace {
+
+using codec::Chain;
+using codec::FileKind;
+using tensor::Checkpoint;
+using tensor::VersionTable;
+
+// The table's tensors must be the checkpoint's, at the same index.
+void CheckSameTensors(const Checkpoint& checkpoint, const VersionTable& table) {
+  const auto same = [](const Checkpoint::Tensor& have, const VersionTable::Tensor& expected) {
+    return have.info.name == expected.name && have.info.dtype == expected.dtype &&
+           have.info.shape == expected.shape;
+  };
+  if (!std::ranges::equal(checkpoint.tensors(), table.tensors, same)) {
+    Throw(ErrorCode::kCorrupt, "open {}: its tensors are not those of the version that it claims",
+          checkpoint.directory().string());
+  }
+}
+
+// Buffers of one thread.
+struct Scratch {
+  ByteVector bytes;
+  std::vector<uint32_t> positions;
+};
+
+Scratch& ThreadScratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const uint32_t> positions,
+               MutableByteSpan to) {
+  for (const uint32_t position : positions) {
+    std::memcpy(to.data() + position * unit_bytes, from.data() + position * unit_bytes, unit_bytes);
+  }
+}
+
+// One pass over all chunks of a checkpoint.
+class Pass {
+ public:
+  // `chain` is nullptr to verify only.
+  Pass(const Checkpoint& checkpoint, const VersionTable& expected, const Chain* chain, UndoLog* undo,
+       Progress& progress)
+      : checkpoint_(checkpoint),
+        expected_(expected),
+        chain_(chain),
+        undo_(undo),
+        progress_(progress),
+        leaves_(checkpoint.tensors().size()) {
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      const tensor::TensorInfo& info = checkpoint.tensors()[i].info;
+      const uint64_t chunks = codec::ChunkCount(info.dtype, info.bytes());
+      leaves_[i].resize((info.bytes() + tensor::kLeafBytes - 1) / tensor::kLeafBytes);
+      for (uint64_t chunk = 0; chunk < chunks; ++chunk) tasks_.push_back({i, chunk});
+    }
+  }
+
+  void Run(ThreadPool& pool) {
+    pool.ParallelFor(tasks_.size(), [this](size_t i) { RunTask(tasks_[i]); });
+    checkpoint_.CheckIntact();
+    for (size_t i = 0; i < leaves_.size(); ++i) CheckTensor(i);
+  }
+
+ private:
+  struct Task {
+    size_t tensor;
+    uint64_t chunk;
+  };
+
+  void RunTask(const Task& task) {
+    const Checkpoint::Tensor& tensor = checkpoint_.tensors()[task.tensor];
+    const uint64_t full = codec::ChunkBytes(tensor.info.dtype);
+    const uint64_t begin = task.chunk * full;
+    const ByteSpan data = checkpoint_.Data(tensor);
+    const ByteSpan chunk = data.subspan(begin, std::min<uint64_t>(full, data.size() - begin));
+    if (chain_ != nullptr && chain_->Touches(task.tensor, task.chunk)) {
+      Change(task, tensor, chunk, begin);
+    } else {
+      Hash(task.tensor, begin, chunk);
+    }
+    progress_.Advance(chunk.size());
+  }
+
+  void Hash(size_t tensor, uint64_t begin, ByteSpan chunk) {
+    std::vector<Xxh128Digest> digests;
+    tensor::AppendLeafDigests(chunk, &digests);
+    std::ranges::copy(digests, leaves_[tensor].begin() +
+                                   static_cast<std::ptrdiff_t>(begin / tensor::kLeafBytes));
+  }
+
+  void Change(const Task& task, const Checkpoint::Tensor& tensor, ByteSpan chunk, uint64_t begin) {
+    Scratch& scratch = ThreadScratch();
+    scratch.bytes.assign(chunk.begin(), chunk.end());
+    chain_->FoldChunk(task.tensor, task.chunk, scratch.bytes);
+    Hash(task.tensor, begin, scratch.bytes);
+
+    const size_t unit_bytes = tensor::UnitBytes(tensor.info.dtype);
+    scratch.positions.resize(chunk.size() / unit_bytes + codec::kScanSlack);
+    const size_t count = codec::ScanChanged(chunk, scratch.bytes, unit_bytes, 0,
+                                            scratch.positions.data());
+    const std::span<const uint32_t> positions(scratch.positions.data(), count);
+    if (undo_ != nullptr) {
+      undo_->RecordUnits(checkpoint_.shards()[tensor.shard].file, tensor.info.begin + begin,
+                         unit_bytes, chunk, positions);
+    }
+    CopyUnits(scratch.bytes, unit_bytes, positions,
+              checkpoint_.WritableData(tensor).subspan(begin, chunk.size()));
+  }
+
+  void CheckTensor(size_t index) const {
+    const VersionTable::Tensor& expected = expected_.tensors[index];
+    const Xxh128Digest found = tensor::DigestOfLeaves(leaves_[index]);
+    if (found == expected.digest) return;
+    Throw(ErrorCode::kCorrupt, "verify tensor {} in {}: content {}, expected {}", expected.name,
+          checkpoint_.shards()[checkpoint_.tensors()[index].shard].map.path().string(), found.Hex(),
+          expected.digest.Hex());
+  }
+
+  const Checkpoint& checkpoint_;
+  const VersionTable& expected_;
+  const Chain* chain_;
+  UndoLog* undo_;
+  Progress& progress_;
+  std::vector<std::vector<Xxh128Digest>> leaves_;
+  std::vector<Task> tasks_;
+};
+
+const Checkpoint::Shard& ShardNamed(const Checkpoint& checkpoint, const std::string& file) {
+  const auto at = std::ranges::find(checkpoint.shards(), file, &Checkpoint::Shard::file);
+  if (at == checkpoint.shards().end()) {
+    Throw(ErrorCode::kCorrupt, "open {}: it has no shard {}", checkpoint.directory().string(), file);
+  }
+  return *at;
+}
+
+// New header bytes must describe the same tensors at the same places: else the tensor data that
+// follows them would be another checkpoint.
+void CheckHeader(const Checkpoint::Shard& shard, ByteSpan header) {
+  if (header.size() != shard.header.header_bytes) {
+    Throw(ErrorCode::kCorrupt, "replace header of {}: {} bytes, the old one has {}", shard.file,
+          header.size(), shard.header.header_bytes);
+  }
+  const auto same = [](const tensor::TensorInfo& a, const tensor::TensorInfo& b) {
+    return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.begin == b.begin &&
+           a.end == b.end;
+  };
+  const tensor::SafetensorsHeader parsed =
+      tensor::ParseSafetensorsHeader(header, shard.map.bytes().size());
+  if (parsed.header_bytes != header.size() ||
+      !std::ranges::equal(parsed.tensors, shard.header.tensors, same)) {
+    Throw(ErrorCode::kCorrupt, "replace header of {}: it describes other tensors", shard.file);
+  }
+}
+
+void ReplaceHeader(const Checkpoint& checkpoint, const std::string& file, ByteSpan header,
+                   UndoLog* undo) {
+  const Checkpoint::Shard& shard = ShardNamed(checkpoint, file);
+  CheckHeader(shard, header);
+  if (undo != nullptr) undo->RecordBytes(file, 0, shard.header_bytes());
+  std::memcpy(shard.map.writable().data(), header.data(), header.size());
+}
+
+void ReplaceFile(const fs::path& directory, const std::string& file,
+                 const std::optional<ByteVector>& content, UndoLog* undo) {
+  const fs::path path = directory / file;
+  if (undo != nullptr) {
+    std::optional<std::string> old;
+    if (fs::exists(path)) old = ReadFile(path, codec::kMaxFileBytes);
+    undo->RecordFile(file, old);
+  }
+  if (!content) return RemoveFile(path);
+  CreateDirectories(path.parent_path());
+  WriteFileAtomic(path, *content);
+}
+
+void ApplyFiles(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo) {
+  for (const auto& [key, change] : chain.files()) {
+    std::optional<ByteVector> content;
+    if (change.entry->kind != FileKind::kRemoved) content = change.part->Content(*change.entry);
+    if (key.second == FileKind::kShardHeader) {
+      ReplaceHeader(checkpoint, key.first, *content, undo);
+    } else {
+      ReplaceFile(checkpoint.directory(), key.first, content, undo);
+    }
+  }
+}
+
+void CheckFiles(const Checkpoint& checkpoint, const VersionTable& table) {
+  for (const VersionTable::Shard& expected : table.shards) {
+    const Sha256Digest found = Sha256(ShardNamed(checkpoint, expected.file).header_bytes());
+    if (found == expected.header) continue;
+    Throw(ErrorCode::kCorrupt, "verify header of {}: {}, expected {}", expected.file,
+          FormatSha256(found), FormatSha256(expected.header));
+  }
+  for (const VersionTable::File& expected : table.files) {
+    const FileDigest found = DigestFile(checkpoint.directory() / expected.path);
+    if (found.bytes == expected.bytes && found.sha256 == expected.sha256) continue;
+    Throw(ErrorCode::kCorrupt, "verify {}: {} bytes, {}; expected {} bytes, {}",
+          (checkpoint.directory() / expected.path).string(), found.bytes,
+          FormatSha256(found.sha256), expected.bytes, FormatSha256(expected.sha256));
+  }
+}
+
+}  // namespace
+
+void ApplyChain(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo, ThreadPool& pool,
+                Progress& progress) {
+  CheckSameTensors(checkpoint, chain.base());
+  const ProgressScope scope(progress, "apply", checkpoint.tensor_bytes());
+  ApplyFiles(checkpoint, chain, undo);
+  Pass(checkpoint, chain.result(), &chain, undo, progress).Run(pool);
+  CheckFiles(checkpoint, chain.result());
+}
+
+void VerifyCheckpoint(const Checkpoint& checkpoint, const VersionTable& table, ThreadPool& pool,
+                      Progress& progress) {
+  CheckSameTensors(checkpoint, table);
+  const ProgressScope scope(progress, "verify", checkpoint.tensor_bytes());
+  Pass(checkpoint, table, nullptr, nullptr, progress).Run(pool);
+  CheckFiles(checkpoint, table);
+}
+
+}  // namespace isthmus::replica

@@ -1,0 +1,31 @@
+// Bringing a mapped checkpoint along a chain of patches, in one pass over its memory.
+#ifndef ISTHMUS_REPLICA_CHAIN_APPLY_H_
+#define ISTHMUS_REPLICA_CHAIN_APPLY_H_
+
+#include "isthmus/base/progress.h"
+#include "isthmus/base/thread_pool.h"
+#include "isthmus/codec/chain.h"
+#include "isthmus/replica/undo_log.h"
+#include "isthmus/tensor/checkpoint.h"
+
+namespace isthmus::replica {
+
+// Changes `checkpoint` (open for writing, holding chain.base()) into chain.result() and verifies
+// all of it: every tensor's digest, changed or not, every shard header and every other file. Each
+// chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr: no record)
+// and only then written; so the pass reads and writes each byte of the checkpoint at most once.
+// Memory: about 3 chunks a thread, at most 12 MiB.
+//
+// Throws kCorrupt when the result is not what the chain promises, and whatever a failing disk
+// raises; the checkpoint is then between the versions until UndoLog::Replay took it back.
+void ApplyChain(const tensor::Checkpoint& checkpoint, const codec::Chain& chain, UndoLog* undo,
+                ThreadPool& pool, Progress& progress);
+
+// Checks that a checkpoint is what a table says: throws kCorrupt naming the first difference.
+// Files that the table does not name are not looked at.
+void VerifyCheckpoint(const tensor::Checkpoint& checkpoint, const tensor::VersionTable& table,
+                      ThreadPool& pool, Progress& progress);
+
+}  // namespace isthmus::replica
+
+#endif  // ISTHMUS_REPLICA_CHAIN_APPLY_H_

@@ -1,0 +1,173 @@
+#include "isthmus/replica/patch_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "isthmus/base/error.h"
+#include "isthmus/base/mapped_file.h"
+#include "isthmus/base/random.h"
+#include "isthmus/replica/chain_apply.h"
+#include "isthmus/replica/journal.h"
+
+namespace isthmus::replica {
+namespace {
+
+using tensor::Checkpoint;
+
+// An open patch file with the versions that it must state.
+class PatchFile {
+ public:
+  explicit PatchFile(const fs::path& path) : path_(path), map_(path, Access::kRead), part_(Open()) {
+    if (part_.versions()) return;
+    Throw(ErrorCode::kInvalid,
+          "apply {}: a part of a board's version, which does not say what it applies to; pull it",
+          path.string());
+  }
+
+  // The chain from a checkpoint that has been hashed, if it is the base.
+  codec::Chain ChainFrom(const tensor::VersionTable& base, const fs::path& checkpoint) const {
+    const Sha256Digest found = base.Digest();
+    if (found != part_.versions()->base) {
+      Throw(ErrorCode::kCorrupt, "apply {} to {}: wrong base: it applies to {}, this is {}",
+            path_.string(), checkpoint.string(), FormatSha256(part_.versions()->base),
+            FormatSha256(found));
+    }
+    codec::Chain chain(base, {codec::Patch{&part_}});
+    if (chain.result().Digest() != part_.versions()->target) {
+      Throw(ErrorCode::kCorrupt, "apply {}: it leads to {}, but claims {}", path_.string(),
+            FormatSha256(chain.result().Digest()), FormatSha256(part_.versions()->target));
+    }
+    return chain;
+  }
+
+  PatchFileResult Result(const Checkpoint& checkpoint) const {
+    map_.CheckIntact();
+    PatchFileResult result;
+    result.tensors = part_.tensors().size();
+    for (const codec::TensorEntry& entry : part_.tensors()) result.changed += entry.changed;
+    result.verified = checkpoint.tensors().size();
+    return result;
+  }
+
+ private:
+  codec::Part Open() const {
+    try {
+      return codec::Part::Open(map_.bytes());
+    } catch (const Error& error) {
+      throw error.Annotated(path_.string());
+    }
+  }
+
+  fs::path path_;
+  MappedFile map_;
+  codec::Part part_;
+};
+
+void RefuseReplica(const ControlPaths& paths, const fs::path& checkpoint) {
+  if (!fs::exists(paths.state())) return;
+  Throw(ErrorCode::kInvalid, "apply to {}: a replica that follows a board; use pull",
+        checkpoint.string());
+}
+
+void CopyCheckpoint(const Checkpoint& from, const fs::path& to, ThreadPool& pool,
+                    Progress& progress) {
+  const ProgressScope scope(progress, "copy", from.total_bytes());
+  std::vector<std::string> files;
+  for (const auto& shard : from.shards()) files.push_back(shard.file);
+  for (const auto& file : from.other_files()) files.push_back(file.path);
+  for (const std::string& file : files) CreateDirectories((to / file).parent_path());
+  pool.ParallelFor(files.size(), [&](size_t i) {
+    CopyFile(from.directory() / files[i], to / files[i], false,
+             [&progress](uint64_t bytes) { progress.Advance(bytes); });
+  });
+}
+
+// Removes the directory on destruction unless it was renamed away.
+class BuildDirectory {
+ public:
+  explicit BuildDirectory(const fs::path& out)
+      : path_(out.parent_path() / fmt::format(".{}.tmp-{}", out.filename().string(), RandomId())) {
+    CreateDirectories(path_);
+  }
+  ~BuildDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  BuildDirectory(const BuildDirectory&) = delete;
+  BuildDirectory& operator=(const BuildDirectory&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// The control directory of a checkpoint that is no replica exists only while it is being changed.
+// The caller holds the lock.
+void RemoveControl(const ControlPaths& paths) {
+  std::error_code ignored;
+  fs::remove(paths.lock(), ignored);
+  fs::remove(paths.root, ignored);
+}
+
+}  // namespace
+
+bool RecoverCheckpoint(const fs::path& checkpoint) {
+  const ControlPaths paths(checkpoint);
+  if (fs::exists(paths.state()) || !Journal::Pending(paths)) return false;
+  const FileLock lock(paths.lock(), "checkpoint " + checkpoint.string());
+  Journal::RollBack(paths, checkpoint);
+  return true;
+}
+
+PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directory,
+                                  ThreadPool& pool, Progress& progress) {
+  const PatchFile file(patch);
+  const ControlPaths paths(directory);
+  RefuseReplica(paths, directory);
+  const bool recovered = RecoverCheckpoint(directory);
+  const Checkpoint checkpoint = Checkpoint::Open(directory, Access::kReadWrite);
+  const codec::Chain chain =
+      file.ChainFrom(tensor::DigestCheckpoint(checkpoint, pool, progress), directory);
+  CreateDirectories(paths.root);
+  {
+    const FileLock lock(paths.lock(), "checkpoint " + directory.string());
+    Journal journal(paths, {chain.base().Digest(), chain.result().Digest()});
+    try {
+      ApplyChain(checkpoint, chain, &journal.undo(), pool, progress);
+    } catch (...) {
+      Journal::RollBack(paths, directory);
+      throw;
+    }
+    journal.Finish();
+    RemoveControl(paths);
+  }
+  PatchFileResult result = file.Result(checkpoint);
+  if (recovered) result.notes.emplace_back("took back an earlier change that was interrupted");
+  return result;
+}
+
+PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& directory, const fs::path& out,
+                             ThreadPool& pool, Progress& progress) {
+  const PatchFile file(patch);
+  const fs::path target = fs::absolute(out).lexically_normal();
+  const fs::path place = target.has_filename() ? target : target.parent_path();
+  if (fs::exists(place)) {
+    Throw(ErrorCode::kConflict, "write {}: it exists; name a new directory", place.string());
+  }
+  const Checkpoint source = Checkpoint::Open(directory);
+  const codec::Chain chain =
+      file.ChainFrom(tensor::DigestCheckpoint(source, pool, progress), directory);
+  const BuildDirectory build(place);
+  CopyCheckpoint(source, build.path(), pool, progress);
+  const Checkpoint copy = Checkpoint::Open(build.path(), Access::kReadWrite);
+  ApplyChain(copy, chain, nullptr, pool, progress);
+  if (std::rename(build.path().c_str(), place.c_str()) != 0) {
+    ThrowErrno(errno, "move into place", place.string());
+  }
+  return file.Result(source);
+}
+
+}  // namespace isthmus::replica

@@ -1,0 +1,97 @@
+// Opening and recovering. Pull is in replica_pull.cc.
+#include "isthmus/replica/replica.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/replica/chain_apply.h"
+#include "isthmus/replica/journal.h"
+#include "isthmus/replica/staged_swap.h"
+
+namespace isthmus::replica {
+namespace {
+
+bool HoldsFiles(const fs::path& directory) {
+  if (!fs::exists(directory)) return false;
+  if (!fs::is_directory(directory)) {
+    Throw(ErrorCode::kInvalid, "open replica {}: not a directory", directory.string());
+  }
+  return std::ranges::any_of(fs::directory_iterator(directory), [](const auto& entry) {
+    return !entry.path().filename().string().starts_with('.');
+  });
+}
+
+void PrepareDirectory(const fs::path& directory, const ControlPaths& paths) {
+  if (!fs::exists(paths.root) && HoldsFiles(directory)) {
+    Throw(ErrorCode::kInvalid,
+          "open replica {}: the directory holds files but no replica; name an empty or new one",
+          directory.string());
+  }
+  CreateDirectories(paths.root);
+}
+
+}  // namespace
+
+Replica::Replica(const fs::path& directory, ThreadPool& pool, Progress& progress)
+    : directory_(directory), paths_(directory), pool_(pool), progress_(progress) {
+  PrepareDirectory(directory_, paths_);
+  lock_ = std::make_unique<FileLock>(paths_.lock(), "replica " + directory_.string());
+  Recover();
+}
+
+Replica::~Replica() = default;
+
+void Replica::Recover() {
+  const bool swapped = FinishSwap(paths_, directory_);
+  if (swapped) notes_.emplace_back("completed the replacement that a crash had interrupted");
+  for (const fs::path& leftover : {paths_.stage(), paths_.fetch()}) fs::remove_all(leftover);
+  state_ = ReadState(paths_);
+  try {
+    if (state_) table_ = ReadTable(paths_, state_->digest);
+  } catch (const Error& error) {
+    Forget();
+    notes_.push_back(fmt::format("at no version: {}", error.what()));
+  }
+  const std::optional<JournalEntry> pending = Journal::Pending(paths_);
+  if (pending && state_ && state_->digest == pending->to) {
+    Journal::Discard(paths_);
+  } else if (pending) {
+    Journal::RollBack(paths_, directory_);
+    VerifyOrForget("took back the change that a crash had interrupted");
+  } else if (state_ && state_->boot_id != BootId()) {
+    VerifyOrForget("verified after a reboot");
+  }
+}
+
+void Replica::VerifyOrForget(const std::string& why) {
+  if (!state_) return;
+  try {
+    Verify();
+    state_->boot_id = BootId();
+    WriteState(paths_, *state_, table_);
+    notes_.push_back(why);
+  } catch (const Error& error) {
+    if (!MeansDamage(error)) throw;
+    Forget();
+    notes_.push_back(fmt::format("{}; at no version: {}", why, error.what()));
+  }
+}
+
+void Replica::Verify() {
+  if (!state_) Throw(ErrorCode::kNotReady, "verify replica {}: at no version", directory_.string());
+  VerifyCheckpoint(tensor::Checkpoint::Open(directory_), table_, pool_, progress_);
+}
+
+bool Replica::MeansDamage(const Error& error) {
+  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
+}
+
+void Replica::Forget() {
+  RemoveFile(paths_.state());
+  state_.reset();
+}
+
+}  // namespace isthmus::replica

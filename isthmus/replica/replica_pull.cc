@@ -1,0 +1,241 @@
+// Pull: choose a chain, fetch it, and bring the files along it: in place from the version held, or
+// beside it from an anchor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "isthmus/replica/chain_apply.h"
+#include "isthmus/replica/fetch.h"
+#include "isthmus/replica/journal.h"
+#include "isthmus/replica/replica.h"
+#include "isthmus/replica/staged_swap.h"
+
+namespace isthmus::replica {
+namespace {
+
+using board::kNoVersion;
+using board::Manifest;
+using board::Payload;
+using board::PayloadKind;
+using board::VersionNumber;
+
+// A payload that cannot be used. Another chain may avoid it.
+struct PayloadFault {
+  PlannedPayload payload;
+  Error error;
+};
+
+bool HasAnchor(const Manifest& manifest, const std::set<PlannedPayload>& unusable) {
+  for (size_t i = 0; i < manifest.payloads.size(); ++i) {
+    if (manifest.payloads[i].kind == PayloadKind::kAnchor &&
+        !unusable.contains({manifest.version, i})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const Manifest& ManifestOf(const std::vector<Manifest>& manifests, VersionNumber version) {
+  return *std::ranges::find(manifests, version, &Manifest::version);
+}
+
+const Payload& PayloadOf(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
+  return ManifestOf(manifests, planned.version).payloads[planned.index];
+}
+
+// Runs `use` of a payload; damage is the payload's fault.
+template <typename Use>
+void BlamePayload(const PlannedPayload& planned, const Use& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    throw PayloadFault{planned, error};
+  }
+}
+
+void FetchChain(const board::Board& board, const std::vector<Manifest>& manifests,
+                std::span<const PlannedPayload> patches, ThreadPool& pool, Progress& progress,
+                FetchedPatches* fetched) {
+  for (const PlannedPayload& planned : patches) {
+    BlamePayload(planned, [&] {
+      fetched->Add(board.store(), PayloadOf(manifests, planned), pool, progress);
+    });
+  }
+}
+
+// The chain, which must lead where the manifest says.
+codec::Chain MakeChain(const tensor::VersionTable& base, const FetchedPatches& fetched,
+                       const Manifest& target) {
+  codec::Chain chain(base, fetched.patches());
+  const Sha256Digest found = chain.result().Digest();
+  if (found != target.digest) {
+    Throw(ErrorCode::kCorrupt, "check chain to version {}: it leads to {}, the log says {}",
+          target.version, FormatSha256(found), FormatSha256(target.digest));
+  }
+  return chain;
+}
+
+ReplicaState StateFor(const board::Board& board, const Manifest& manifest) {
+  return {board.uuid(), manifest.run, manifest.version, manifest.digest, BootId()};
+}
+
+std::string Describe(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
+  const bool anchor = PayloadOf(manifests, planned).kind == PayloadKind::kAnchor;
+  return fmt::format("{} {}", anchor ? "anchor" : "patch", planned.version);
+}
+
+}  // namespace
+
+PullResult Replica::Pull(const board::Board& board, const std::string& run,
+                         VersionNumber version) {
+  CheckFollows(board, run);
+  PullResult result;
+  result.from = state_ ? state_->version : kNoVersion;
+  result.to = version;
+  std::set<PlannedPayload> unusable;
+  for (std::optional<Error> failure;;) {
+    const VersionNumber held = state_ ? state_->version : kNoVersion;
+    const Manifests manifests = ReadManifests(board, run, version, unusable);
+    const std::optional<Plan> plan = MakePlan(manifests, held, version, unusable);
+    if (!plan && failure) throw Error(*failure);
+    if (!plan) {
+      Throw(ErrorCode::kNotFound, "pull version {} of run {}: no chain leads there from {}",
+            version, run, held == kNoVersion ? "nothing" : fmt::format("version {}", held));
+    }
+    try {
+      RunPlan(board, manifests, *plan);
+      for (const auto& planned : plan->payloads) {
+        result.chain.push_back(Describe(manifests, planned));
+      }
+      result.fetched_bytes = plan->fetch_bytes;
+      result.notes = std::exchange(notes_, {});
+      return result;
+    } catch (const PayloadFault& fault) {
+      unusable.insert(fault.payload);
+      failure.emplace(fault.error);
+      notes_.push_back(fmt::format("left out a payload: {}", fault.error.what()));
+    } catch (const Error& error) {
+      // Still at its version, or nothing to lose: the error is not about the local files.
+      if (state_ || held == kNoVersion) throw;
+      failure.emplace(error);
+      notes_.push_back(fmt::format("local files were damaged, rebuilt: {}", error.what()));
+    }
+  }
+}
+
+void Replica::CheckFollows(const board::Board& board, const std::string& run) const {
+  if (!state_ || (state_->board == board.uuid() && state_->run == run)) return;
+  Throw(ErrorCode::kInvalid,
+        "pull run {} of board {} into {}: the replica follows run {} of board {}", run,
+        board.uuid(), directory_.string(), state_->run, state_->board);
+}
+
+// The manifests that a chain to the target may need: down to the held version, or to an anchor.
+Replica::Manifests Replica::ReadManifests(const board::Board& board, const std::string& run,
+                                          VersionNumber target,
+                                          const std::set<PlannedPayload>& unusable) const {
+  const VersionNumber held = state_ ? state_->version : kNoVersion;
+  const bool forward = held != kNoVersion && held <= target && unusable.empty();
+  Manifests manifests;
+  for (VersionNumber version = target; version != kNoVersion; --version) {
+    std::optional<Manifest> manifest = board.Read(run, version);
+    if (!manifest && version == target) {
+      Throw(ErrorCode::kNotFound, "pull version {} of run {} from {}: no such version", target, run,
+            board.store().Describe());
+    }
+    if (!manifest) break;
+    if (version == held && manifest->digest != state_->digest) {
+      Throw(ErrorCode::kCorrupt, "pull into {}: it holds version {} with digest {}, the log says {}",
+            directory_.string(), held, FormatSha256(state_->digest),
+            FormatSha256(manifest->digest));
+    }
+    manifests.push_back(std::move(*manifest));
+    if (forward ? version == held : HasAnchor(manifests.back(), unusable)) break;
+  }
+  return manifests;
+}
+
+void Replica::RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan) {
+  if (plan.from_anchor) return Seed(board, manifests, plan);
+  if (!plan.payloads.empty()) Advance(board, manifests, plan);
+}
+
+void Replica::Advance(const board::Board& board, const Manifests& manifests, const Plan& plan) {
+  const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
+  FetchedPatches fetched(paths_.fetch());
+  FetchChain(board, manifests, plan.payloads, pool_, progress_, &fetched);
+  const codec::Chain chain = MakeChain(table_, fetched, target);
+  const ReplicaState next = StateFor(board, target);
+  Journal journal(paths_, {state_->digest, target.digest});
+  try {
+    ApplyChain(tensor::Checkpoint::Open(directory_, Access::kReadWrite), chain, &journal.undo(),
+               pool_, progress_);
+    WriteState(paths_, next, chain.result());
+  } catch (...) {
+    TakeBack();
+    throw;
+  }
+  state_ = next;
+  table_ = chain.result();
+  journal.Finish();
+}
+
+void Replica::TakeBack() {
+  try {
+    Journal::RollBack(paths_, directory_);
+    VerifyOrForget("took back a change that failed");
+  } catch (const Error& error) {
+    // The journal stays: the next start goes on from there. Until then, at no version.
+    state_.reset();
+    notes_.push_back(fmt::format("could not take back a failed change: {}", error.what()));
+  }
+}
+
+tensor::VersionTable Replica::StageAnchor(const board::Board& board, const Manifest& manifest,
+                                          const PlannedPayload& planned) {
+  const Payload& payload = manifest.payloads[planned.index];
+  fs::remove_all(paths_.stage());
+  for (const board::PayloadPart& part : payload.parts) {
+    CreateDirectories((paths_.stage() / part.path).parent_path());
+  }
+  {
+    const ProgressScope scope(progress_, "fetch", payload.bytes());
+    pool_.ParallelFor(payload.parts.size(), [&](size_t i) {
+      const board::PayloadPart& part = payload.parts[i];
+      FetchPart(board.store(), part, paths_.stage() / part.path, progress_);
+    });
+  }
+  const tensor::VersionTable table =
+      tensor::DigestCheckpoint(tensor::Checkpoint::Open(paths_.stage()), pool_, progress_);
+  if (table.Digest() != manifest.digest) {
+    Throw(ErrorCode::kCorrupt, "verify anchor of version {}: digest {}, the log says {}",
+          manifest.version, FormatSha256(table.Digest()), FormatSha256(manifest.digest));
+  }
+  return table;
+}
+
+void Replica::Seed(const board::Board& board, const Manifests& manifests, const Plan& plan) {
+  const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
+  const PlannedPayload& anchor = plan.payloads.front();
+  tensor::VersionTable table;
+  BlamePayload(anchor, [&] {
+    table = StageAnchor(board, ManifestOf(manifests, anchor.version), anchor);
+  });
+  if (plan.payloads.size() > 1) {
+    FetchedPatches fetched(paths_.fetch());
+    FetchChain(board, manifests, std::span(plan.payloads).subspan(1), pool_, progress_, &fetched);
+    const codec::Chain chain = MakeChain(table, fetched, target);
+    ApplyChain(tensor::Checkpoint::Open(paths_.stage(), Access::kReadWrite), chain, nullptr, pool_,
+               progress_);
+    table = chain.result();
+  }
+  const ReplicaState next = StateFor(board, target);
+  SwapIn(paths_, directory_, next, table,
+         state_ ? std::optional<tensor::VersionTable>(table_) : std::nullopt);
+  state_ = next;
+  table_ = std::move(table);
+}
+
+}  // namespace isthmus::replica

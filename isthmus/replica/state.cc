@@ -1,0 +1,94 @@
+#include "isthmus/replica/state.h"
+
+#include <boost/json.hpp>
+
+#include "isthmus/base/error.h"
+
+namespace isthmus::replica {
+namespace {
+
+namespace json = boost::json;
+
+constexpr uint64_t kStateFormat = 1;
+constexpr uint64_t kMaxStateBytes = 1 << 16;
+constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;
+
+std::string Text(const json::object& object, std::string_view key) {
+  return std::string(object.at(key).as_string());
+}
+
+}  // namespace
+
+std::string ReplicaState::Serialize() const {
+  return json::serialize(json::object{{"format", kStateFormat},
+                                      {"board", board},
+                                      {"run", run},
+                                      {"version", version},
+                                      {"digest", FormatSha256(digest)},
+                                      {"boot_id", boot_id}});
+}
+
+ReplicaState ReplicaState::Parse(std::string_view text) try {
+  const json::value parsed = json::parse(text);
+  const json::object& object = parsed.as_object();
+  if (object.at("format").to_number<uint64_t>() != kStateFormat) {
+    Throw(ErrorCode::kCorrupt, "read replica state: unknown format");
+  }
+  ReplicaState state;
+  state.board = Text(object, "board");
+  state.run = Text(object, "run");
+  state.version = object.at("version").to_number<uint64_t>();
+  state.digest = ParseSha256(Text(object, "digest"));
+  state.boot_id = Text(object, "boot_id");
+  return state;
+} catch (const Error&) {
+  throw;
+} catch (const std::exception& error) {  // Boost.JSON: malformed, missing key, wrong type
+  Throw(ErrorCode::kCorrupt, "read replica state: {}", error.what());
+}
+
+std::string BootId() {
+  static const std::string id = [] {
+    const fs::path path = "/proc/sys/kernel/random/boot_id";
+    std::error_code missing;
+    if (!fs::exists(path, missing)) return std::string("unknown");
+    ByteVector text(36);  // a UUID; files in /proc state no size
+    File::OpenRead(path).ReadAt(0, text);
+    return std::string(AsText(text));
+  }();
+  return id;
+}
+
+std::optional<ReplicaState> ReadState(const ControlPaths& paths) {
+  try {
+    return ReplicaState::Parse(ReadFile(paths.state(), kMaxStateBytes));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kCorrupt) {
+      return std::nullopt;
+    }
+    throw;
+  }
+}
+
+void WriteState(const ControlPaths& paths, const ReplicaState& state,
+                const tensor::VersionTable& table) {
+  const fs::path table_path = paths.table(state.digest);
+  WriteFileAtomic(table_path, table.Serialize());
+  WriteFileAtomic(paths.state(), AsBytes(state.Serialize()));
+  for (const auto& entry : fs::directory_iterator(paths.root)) {
+    if (entry.path().extension() == ".table" && entry.path() != table_path) {
+      RemoveFile(entry.path());
+    }
+  }
+}
+
+tensor::VersionTable ReadTable(const ControlPaths& paths, const Sha256Digest& digest) {
+  const std::string bytes = ReadFile(paths.table(digest), kMaxTableBytes);
+  if (Sha256(AsBytes(bytes)) != digest) {
+    Throw(ErrorCode::kCorrupt, "read {}: its content is not what its name says",
+          paths.table(digest).string());
+  }
+  return tensor::VersionTable::Parse(AsBytes(bytes));
+}
+
+}  // namespace isthmus::replica
