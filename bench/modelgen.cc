@@ -23,7 +23,7 @@ constexpr InitialWeights kNorm = {1.0f, 0.1f};
 
 // A thread holds one block of every step: 512 MiB.
 constexpr size_t kMaxSteps = 4096;
-// Far beyond what anyone waits for: 5 minutes for each MiB of the model.
+// Far beyond what anyone waits for: six minutes of a core for each MiB of the model.
 constexpr size_t kMaxWarmup = 1'000'000;
 
 void CheckOptions(const ModelgenOptions& options) {

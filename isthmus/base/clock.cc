@@ -44,8 +44,14 @@ WallTime ParseTime(const std::string& text) {
                   &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &millis, &end);
   parts.tm_year -= 1900;
   parts.tm_mon -= 1;
+  // What fits nanoseconds in 64 bits, less a second for the milliseconds.
+  constexpr time_t kMaxSeconds =
+      std::chrono::duration_cast<std::chrono::seconds>(WallTime::duration::max()).count() - 1;
+  const time_t seconds = timegm(&parts);
+  const bool in_range = -kMaxSeconds <= seconds && seconds <= kMaxSeconds;
   const WallTime time =
-      std::chrono::system_clock::from_time_t(timegm(&parts)) + milliseconds(millis);
+      in_range ? std::chrono::system_clock::from_time_t(seconds) + milliseconds(millis)
+               : WallTime();
   // Formatting what was read must give the text again: this refuses every other form and range.
   if (fields != 8 || end != 'Z' || FormatTime(time) != text) {
     Throw(ErrorCode::kCorrupt, "read time {:?}: expected the form 2026-01-31T09:30:00.250Z",

@@ -80,7 +80,7 @@ void CopyRest(const File& from, File& to, uint64_t offset, uint64_t size,
 
 File OpenLockFile(const fs::path& path) {
   // Without truncation: the content does not matter, the file may be in use.
-  if (!fs::exists(path)) {
+  if (!Exists(path)) {
     try {
       return File::CreateNew(path);
     } catch (const Error& error) {
@@ -216,6 +216,9 @@ uint64_t CopyFile(const fs::path& from, const fs::path& to, bool sync,
                   const std::function<void(uint64_t)>& copied) {
   const File source = File::OpenRead(from);
   const uint64_t size = source.Size();
+  if (IsFileAt(to, source)) {
+    Throw(ErrorCode::kInvalid, "copy {} to {}: the same file", from.string(), to.string());
+  }
   File target = File::Create(to);
   if (::ioctl(target.fd(), FICLONE, source.fd()) == 0) {
     if (copied) copied(size);
@@ -252,7 +255,7 @@ FileDigest DigestFile(const fs::path& path, const std::function<void(uint64_t)>&
 
 void CreateDirectories(const fs::path& directory) {
   std::vector<fs::path> missing;
-  for (fs::path at = fs::absolute(directory).lexically_normal(); !fs::exists(at);
+  for (fs::path at = fs::absolute(directory).lexically_normal(); !Exists(at);
        at = at.parent_path()) {
     missing.push_back(at);
   }
@@ -265,8 +268,29 @@ void CreateDirectories(const fs::path& directory) {
   }
 }
 
+bool Exists(const fs::path& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) ThrowErrno(errno, "look at", path.string());
+  return false;
+}
+
 void RemoveFile(const fs::path& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) ThrowErrno(errno, "remove", path.string());
+}
+
+void RemoveFileAndEmptyParents(const fs::path& root, const fs::path& file) {
+  RemoveFile(root / file);
+  std::error_code not_empty;
+  for (fs::path at = file.parent_path(); !at.empty(); at = at.parent_path()) {
+    if (!fs::remove(root / at, not_empty)) return;
+  }
+}
+
+void RemoveTree(const fs::path& directory) {
+  std::error_code error;
+  fs::remove_all(directory, error);
+  if (error) ThrowErrno(error.value(), "remove", directory.string());
 }
 
 FileLock::FileLock(const fs::path& path, std::string_view what) : file_(OpenLockFile(path)) {

@@ -78,8 +78,18 @@ FileDigest DigestFile(const fs::path& path, const std::function<void(uint64_t)>&
 // mkdir -p, durable: every directory that it creates is synced into its parent.
 void CreateDirectories(const fs::path& directory);
 
+// Whether the name stands for anything; a dangling link does not. Unlike std::filesystem::exists,
+// failures are Errors.
+bool Exists(const fs::path& path);
+
 // Removes the file if it exists.
 void RemoveFile(const fs::path& path);
+
+// Removes root/file if it exists, and the directories between that this leaves empty.
+void RemoveFileAndEmptyParents(const fs::path& root, const fs::path& file);
+
+// Removes the directory and all in it, if it exists.
+void RemoveTree(const fs::path& directory);
 
 // An exclusive advisory lock (flock) on `path`, created if needed, held until destruction.
 // kConflict, naming `what`, if another process holds it. Whoever holds it may remove the file.

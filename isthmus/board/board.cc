@@ -137,7 +137,7 @@ std::string EntryText(const Writer& writer, const Manifest& manifest) {
     Throw(ErrorCode::kInternal, "manifest of run {} epoch {}, but the writer is run {} epoch {}",
           manifest.run, manifest.epoch, writer.run, writer.epoch);
   }
-  const std::string text = manifest.Serialize();
+  std::string text = manifest.Serialize();
   try {
     Manifest::Parse(text);
   } catch (const Error& error) {
@@ -166,7 +166,7 @@ void CreateEntry(Store& store, const std::string& key, const std::string& text) 
   }
   const std::optional<std::string> stored = store.Get(key, kMaxManifestBytes);
   if (stored == text) return;
-  if (!stored && failure) throw *failure;
+  if (!stored && failure) throw Error(*failure);
   Throw(ErrorCode::kConflict, "another publisher committed this version first");
 }
 

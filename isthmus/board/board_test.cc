@@ -94,9 +94,10 @@ class ScriptedStore final : public Store {
 };
 
 class BoardTest : public ::testing::Test {
- protected:
+ public:
   ~BoardTest() override { EXPECT_THAT(script_.faults, IsEmpty()) << "faults that nothing met"; }
 
+ protected:
   Board Open() { return Board::Open(std::make_unique<ScriptedStore>(dir_.path(), &script_)); }
 
   static Manifest Version(const Writer& writer, VersionNumber version, int64_t step = 0) {
@@ -112,7 +113,7 @@ class BoardTest : public ::testing::Test {
   }
   // A writer that has committed 1 to `count`.
   Writer CommitVersions(VersionNumber count) {
-    const Writer writer = board_.OpenWriter("r", "bf16");
+    Writer writer = board_.OpenWriter("r", "bf16");
     for (VersionNumber version = 1; version <= count; ++version) {
       board_.Commit(writer, Version(writer, version));
     }
@@ -309,6 +310,7 @@ TEST_F(BoardTest, RacingWritersGetDistinctEpochs) {
   std::latch start(kWriters);
   std::vector<Writer> writers(kWriters);
   std::vector<std::jthread> threads;
+  threads.reserve(kWriters);
   for (Writer& writer : writers) {
     threads.emplace_back([&] {
       start.arrive_and_wait();
@@ -351,6 +353,7 @@ TEST_F(BoardTest, OfTwoRacingCommitsExactlyOneWins) {
     std::atomic<int> wins = 0;
     std::atomic<int64_t> winner = -1;
     std::vector<std::jthread> threads;
+    threads.reserve(2);
     for (int64_t step : {0, 1}) {
       threads.emplace_back([&, step] {
         const Manifest manifest = Version(writer, version, step);

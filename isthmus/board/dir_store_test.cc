@@ -19,7 +19,9 @@ using Keys = std::vector<std::string>;
 
 struct DirHarness {
   // A root that does not exist yet: the first write makes it.
-  std::unique_ptr<Store> Open() { return std::make_unique<DirStore>(directory / "deep/root"); }
+  std::unique_ptr<Store> Open() const {
+    return std::make_unique<DirStore>(directory / "deep/root");
+  }
   TempDir directory;
 };
 
@@ -94,7 +96,7 @@ class OpenWatch {
   OpenWatch(const OpenWatch&) = delete;
   OpenWatch& operator=(const OpenWatch&) = delete;
 
-  bool SawOpen() {
+  bool SawOpen() const {
     alignas(inotify_event) char events[4096];
     return ::read(fd_, events, sizeof events) > 0;
   }

@@ -195,12 +195,12 @@ std::string Manifest::Serialize() const {
   return json::serialize(object) + "\n";
 }
 
-Manifest Manifest::Parse(std::string_view text) {
-  if (text.size() > kMaxManifestBytes) {
-    Throw(ErrorCode::kCorrupt, "manifest of {} bytes, at most {} allowed", text.size(),
+Manifest Manifest::Parse(std::string_view json) {
+  if (json.size() > kMaxManifestBytes) {
+    Throw(ErrorCode::kCorrupt, "manifest of {} bytes, at most {} allowed", json.size(),
           kMaxManifestBytes);
   }
-  const json::value document = ParseJson(text);
+  const boost::json::value document = ParseJson(json);
   const JsonFields fields(document, "");
   fields.CheckFormat();
   Manifest manifest;

@@ -123,7 +123,7 @@ void InspectCheckpoint(const fs::path& path, Context& context) {
 
 void InspectReplica(const fs::path& path, Context& context) {
   const replica::ControlPaths paths(path);
-  const bool changing = fs::exists(paths.journal()) || fs::exists(paths.swap());
+  const bool changing = Exists(paths.journal()) || Exists(paths.swap());
   const auto state = changing ? std::nullopt : replica::ReadState(paths);
   if (context.json) {
     json::object object = {{"kind", "replica"}, {"version", nullptr}, {"changing", changing}};
@@ -204,10 +204,10 @@ void RunInspect(const InspectOptions& options, Context& context) {
   if (options.build) return InspectBuild(context);
   if (options.path.empty()) Throw(ErrorCode::kInvalid, "inspect: name PATH or --build");
   const fs::path path = options.path;
-  if (!fs::exists(path)) Throw(ErrorCode::kNotFound, "inspect {}: does not exist", path.string());
+  if (!Exists(path)) Throw(ErrorCode::kNotFound, "inspect {}: does not exist", path.string());
   if (!fs::is_directory(path)) return InspectFile(path, context);
-  if (fs::exists(path / "board.json")) return InspectBoard(options.path, context);
-  if (fs::exists(replica::ControlPaths(path).state())) return InspectReplica(path, context);
+  if (Exists(path / "board.json")) return InspectBoard(options.path, context);
+  if (Exists(replica::ControlPaths(path).state())) return InspectReplica(path, context);
   InspectCheckpoint(path, context);
 }
 

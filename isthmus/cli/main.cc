@@ -13,6 +13,9 @@ using isthmus::Error;
 using isthmus::ErrorCode;
 using isthmus::cli::Context;
 
+// More than the cores of any machine that this was written for; each costs a stack and buffers.
+constexpr int kMaxThreads = 1024;
+
 // Every long option also comes from ISTHMUS_<NAME>.
 void NameEnvironment(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
@@ -32,7 +35,9 @@ void Declare(CLI::App& app, Context& context) {
   app.set_version_flag("--version", "isthmus " ISTHMUS_VERSION);
   app.set_config("--config", "", "Read options from a TOML file; the command line wins");
   app.add_flag("--json", context.json, "Print one JSON object instead of text");
-  app.add_option("--threads", context.threads, "Threads to use (default: one per core)");
+  app.add_option("--threads", context.threads, "Threads to use (0: one per core)")
+      ->check(CLI::Range(0, kMaxThreads))
+      ->capture_default_str();
   isthmus::cli::AddDiff(app, context);
   isthmus::cli::AddApply(app, context);
   isthmus::cli::AddVerify(app, context);

@@ -69,10 +69,10 @@ Problems VerifyAgainst(const VerifyOptions& options, Context& context) {
 // Takes no lock and changes nothing: safe beside whatever keeps the replica.
 Problems VerifyReplica(const VerifyOptions& options, Context& context) {
   const replica::ControlPaths paths(options.replica);
-  if (!fs::exists(paths.root)) {
+  if (!Exists(paths.root)) {
     Throw(ErrorCode::kNotFound, "verify replica {}: no replica there", options.replica);
   }
-  if (fs::exists(paths.journal()) || fs::exists(paths.swap())) {
+  if (Exists(paths.journal()) || Exists(paths.swap())) {
     return {"a change is going on, or was interrupted: the next pull completes or takes it back"};
   }
   const auto state = replica::ReadState(paths);

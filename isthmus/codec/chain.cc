@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -34,9 +35,15 @@ Chain::Chain(VersionTable base, const std::vector<Patch>& patches)
 
 void Chain::AddPatch(const Patch& patch) {
   std::map<size_t, std::vector<Range>> ranges;
+  std::set<std::string_view> paths;
   for (const Part* part : patch) {
     for (const TensorEntry& entry : part->tensors()) AddTensor(part, entry, &ranges);
-    for (const FileEntry& entry : part->files()) AddFile(part, entry);
+    for (const FileEntry& entry : part->files()) {
+      if (!paths.insert(entry.path).second) {
+        Throw(ErrorCode::kCorrupt, "file {}: it is in two parts of one patch", entry.path);
+      }
+      AddFile(part, entry);
+    }
   }
   for (auto& [tensor, tensor_ranges] : ranges) LinkTensor(tensor, std::move(tensor_ranges));
 }
@@ -78,8 +85,7 @@ void Chain::LinkTensor(size_t tensor, std::vector<Range> ranges) {
 }
 
 void Chain::AddFile(const Part* part, const FileEntry& entry) {
-  files_[{entry.path, entry.kind == FileKind::kShardHeader ? entry.kind : FileKind::kContent}] = {
-      part, &entry};
+  files_[entry.path] = {part, &entry};
   if (entry.kind == FileKind::kShardHeader) {
     const auto shard = Seek(result_.shards, &VersionTable::Shard::file, entry.path);
     if (shard == result_.shards.end() || shard->file != entry.path) {

@@ -34,12 +34,12 @@ class Chain {
   // Turns the chunk's base bytes into the result's.
   void FoldChunk(size_t tensor, uint64_t chunk, MutableByteSpan bytes) const;
 
-  // The newest content of every file (or shard header, by kind) that the chain changes.
+  // The newest change of every file, or header of a shard, that the chain changes.
   struct FileChange {
     const Part* part;
     const FileEntry* entry;
   };
-  const std::map<std::pair<std::string, FileKind>, FileChange>& files() const { return files_; }
+  const std::map<std::string, FileChange>& files() const { return files_; }
 
  private:
   struct Range {
@@ -55,7 +55,7 @@ class Chain {
   tensor::VersionTable base_;
   tensor::VersionTable result_;
   std::vector<std::vector<Range>> steps_;  // per tensor, oldest patch first
-  std::map<std::pair<std::string, FileKind>, FileChange> files_;
+  std::map<std::string, FileChange> files_;  // by path
 };
 
 }  // namespace isthmus::codec

@@ -2,12 +2,12 @@
 #include "isthmus/codec/part.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "isthmus/base/error.h"
 #include "isthmus/codec/frame.h"
 #include "isthmus/codec/part_layout.h"
+#include "isthmus/tensor/version_table.h"
 
 namespace isthmus::codec {
 namespace {
@@ -248,8 +248,7 @@ void ReadTensors(uint32_t count, TableReader* in, std::vector<TensorEntry>* tens
 void ReadFiles(uint32_t count, TableReader* in, std::vector<FileEntry>* files) {
   for (uint32_t i = 0; i < count; ++i) {
     FileEntry entry = in->File();
-    if (!files->empty() && std::tie(files->back().path, files->back().kind) >=
-                               std::tie(entry.path, entry.kind)) {
+    if (!files->empty() && files->back().path >= entry.path) {
       Throw(ErrorCode::kCorrupt, "file {}: not after the one before it", entry.path);
     }
     files->push_back(std::move(entry));
@@ -270,15 +269,8 @@ uint64_t ChunkCount(tensor::Dtype dtype, uint64_t tensor_bytes) {
 }
 
 void CheckFilePath(std::string_view path) {
-  bool good = !path.empty() && path.size() <= kMaxPathBytes;
-  for (size_t start = 0; good && start <= path.size();) {
-    const size_t end = std::min(path.find('/', start), path.size());
-    good = end > start && path[start] != '.';
-    start = end + 1;
-  }
-  if (!good || path.find('\0') != std::string_view::npos) {
-    Throw(ErrorCode::kCorrupt, "file path {:?}: not a plain relative path", path.substr(0, 256));
-  }
+  if (tensor::IsFilePath(path)) return;
+  Throw(ErrorCode::kCorrupt, "file path {:?}: not a plain relative path", path.substr(0, 256));
 }
 
 Part Part::Open(ByteSpan bytes) {

@@ -69,8 +69,7 @@ uint64_t UnitCount(tensor::Dtype dtype, uint64_t tensor_bytes);
 uint64_t ChunkCount(tensor::Dtype dtype, uint64_t tensor_bytes);
 uint64_t ChunkBytes(tensor::Dtype dtype);  // of a full chunk
 
-// Throws kCorrupt unless `path` may name a file of a checkpoint: relative, '/' between segments,
-// no segment empty or beginning with '.', at most kMaxPathBytes.
+// Throws kCorrupt unless `path` may name a file of a checkpoint (tensor::IsFilePath).
 void CheckFilePath(std::string_view path);
 
 // A part in memory, read and checked against every rule of sections 2 and 2.1. Holds views into

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -116,9 +115,8 @@ uint64_t PartBuilder::Finish(const std::optional<VersionPair>& versions,
                              const std::function<void(ByteSpan)>& sink) {
   std::sort(tensors_.begin(), tensors_.end(),
             [](const auto& a, const auto& b) { return a.entry.name < b.entry.name; });
-  std::sort(files_.begin(), files_.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.entry.path, a.entry.kind) < std::tie(b.entry.path, b.entry.kind);
-  });
+  std::sort(files_.begin(), files_.end(),
+            [](const auto& a, const auto& b) { return a.entry.path < b.entry.path; });
   const ByteVector tables = Tables();
   CheckPartLimit("bytes of tables", tables.size(), kMaxTablesBytes);
   CheckPartLimit("tensors", tensors_.size(), kMaxTensors);

@@ -99,7 +99,7 @@ Encoding Cheapest(const Chunks& chunks, uint64_t direct_bytes, bool direct_allow
   if (direct_allowed && static_cast<double>(direct_bytes) <= std::min(raw, exclusive_or)) {
     return Encoding::kDirect;
   }
-  return exclusive_or <= raw ? Encoding::kXor : Encoding::kRaw;
+  return exclusive_or < raw ? Encoding::kXor : Encoding::kRaw;
 }
 
 bool FitsLimit(const Chunks& chunks, const std::vector<ByteVector>& payloads) {

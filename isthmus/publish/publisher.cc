@@ -27,7 +27,7 @@ constexpr uint64_t kMaxWriterIdBytes = 256;
 
 // The id of the writer that last used this baseline; empty if there is none.
 std::string ReadWriterId(const fs::path& path) {
-  return fs::exists(path) ? ReadFile(path, kMaxWriterIdBytes) : std::string();
+  return Exists(path) ? ReadFile(path, kMaxWriterIdBytes) : std::string();
 }
 
 // The dtype that most of the bytes have, as the view's name, for example "bf16".
@@ -109,6 +109,7 @@ PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions
 
   PublishResult result;
   result.notes = std::exchange(notes_, {});
+  CatchUp(head_, &result.notes);  // nothing to do, unless it failed after the last commit
   result.manifest = Draft(checkpoint, options);
   if (head_ == kNoVersion) {
     result.anchor_reason = "first version of the run";
@@ -121,8 +122,18 @@ PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions
     PublishAnchor(checkpoint, &result);
   }
   head_ = result.manifest.version;
-  CatchUp(head_, &result.notes);
+  FollowCommit(&result.notes);
   return result;
+}
+
+// The version exists, so a baseline that cannot follow now is no failure of the publish.
+void Publisher::FollowCommit(std::vector<std::string>* notes) {
+  try {
+    CatchUp(head_, notes);
+  } catch (const Error& error) {
+    notes->push_back(fmt::format("the baseline could not follow, the next publish brings it up: {}",
+                                 error.what()));
+  }
 }
 
 board::Manifest Publisher::Draft(const Checkpoint& checkpoint,

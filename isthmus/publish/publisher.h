@@ -38,16 +38,15 @@ struct PublishResult {
 // pool and the progress must outlive it. Not thread-safe.
 class Publisher {
  public:
-  // Brings the baseline to the head of the run (empty for a new run) and claims the run. Errors as
-  // Replica and Board::OpenWriter.
+  // Brings the baseline to the head of the run (empty for a new run). Errors as Replica.
   Publisher(board::Board& board, std::string run, const fs::path& baseline, ThreadPool& pool,
             Progress& progress);
 
   // Commits the checkpoint as the next version: the first one, and one that cannot be a patch
   // (codec::WhyNoPatch), as an anchor; an unchanged one as an empty version. When it returns, the
-  // version is durable and the baseline holds it. On error no version was made and the baseline is
-  // still the head; kConflict: another writer took the run or this number; or the checkpoint
-  // changed while it was read.
+  // version is durable and the baseline holds it (or a note says why it will only later). On error
+  // no version was made and the baseline is still the head; kConflict: another writer took the run
+  // or this number, or the checkpoint changed while it was read.
   PublishResult Publish(const fs::path& checkpoint, const PublishOptions& options);
 
  private:
@@ -58,6 +57,7 @@ class Publisher {
   bool DiffAgainstBaseline(const tensor::Checkpoint& checkpoint, const PublishOptions& options,
                            class Upload* upload, PublishResult* result);
   tensor::Checkpoint OpenBaseline(std::vector<std::string>* notes);
+  void FollowCommit(std::vector<std::string>* notes);
   void RebuildBaseline(std::vector<std::string>* notes);
   void CatchUp(board::VersionNumber version, std::vector<std::string>* notes);
 

@@ -178,22 +178,22 @@ void ReplaceFile(const fs::path& directory, const std::string& file,
   const fs::path path = directory / file;
   if (undo != nullptr) {
     std::optional<std::string> old;
-    if (fs::exists(path)) old = ReadFile(path, codec::kMaxFileBytes);
+    if (Exists(path)) old = ReadFile(path, codec::kMaxFileBytes);
     undo->RecordFile(file, old);
   }
-  if (!content) return RemoveFile(path);
+  if (!content) return RemoveFileAndEmptyParents(directory, file);
   CreateDirectories(path.parent_path());
   WriteFileAtomic(path, *content);
 }
 
 void ApplyFiles(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo) {
-  for (const auto& [key, change] : chain.files()) {
+  for (const auto& [path, change] : chain.files()) {
     std::optional<ByteVector> content;
     if (change.entry->kind != FileKind::kRemoved) content = change.part->Content(*change.entry);
-    if (key.second == FileKind::kShardHeader) {
-      ReplaceHeader(checkpoint, key.first, *content, undo);
+    if (change.entry->kind == FileKind::kShardHeader) {
+      ReplaceHeader(checkpoint, path, *content, undo);
     } else {
-      ReplaceFile(checkpoint.directory(), key.first, content, undo);
+      ReplaceFile(checkpoint.directory(), path, content, undo);
     }
   }
 }

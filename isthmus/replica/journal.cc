@@ -24,7 +24,7 @@ Journal::Journal(const ControlPaths& paths, const JournalEntry& entry)
 void Journal::Finish() { Discard(paths_); }
 
 std::optional<JournalEntry> Journal::Pending(const ControlPaths& paths) try {
-  if (!fs::exists(paths.journal())) return std::nullopt;
+  if (!Exists(paths.journal())) return std::nullopt;
   const json::value parsed = json::parse(ReadFile(paths.journal(), kMaxJournalBytes));
   const json::object& object = parsed.as_object();
   return JournalEntry{ParseSha256(std::string_view(object.at("from").as_string())),

@@ -67,7 +67,7 @@ class PatchFile {
 };
 
 void RefuseReplica(const ControlPaths& paths, const fs::path& checkpoint) {
-  if (!fs::exists(paths.state())) return;
+  if (!Exists(paths.state())) return;
   Throw(ErrorCode::kInvalid, "apply to {}: a replica that follows a board; use pull",
         checkpoint.string());
 }
@@ -116,7 +116,7 @@ void RemoveControl(const ControlPaths& paths) {
 
 bool RecoverCheckpoint(const fs::path& checkpoint) {
   const ControlPaths paths(checkpoint);
-  if (fs::exists(paths.state()) || !Journal::Pending(paths)) return false;
+  if (Exists(paths.state()) || !Journal::Pending(paths)) return false;
   const FileLock lock(paths.lock(), "checkpoint " + checkpoint.string());
   Journal::RollBack(paths, checkpoint);
   return true;
@@ -139,6 +139,7 @@ PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directo
       ApplyChain(checkpoint, chain, &journal.undo(), pool, progress);
     } catch (...) {
       Journal::RollBack(paths, directory);
+      RemoveControl(paths);
       throw;
     }
     journal.Finish();
@@ -154,7 +155,7 @@ PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& directory, c
   const PatchFile file(patch);
   const fs::path target = fs::absolute(out).lexically_normal();
   const fs::path place = target.has_filename() ? target : target.parent_path();
-  if (fs::exists(place)) {
+  if (Exists(place)) {
     Throw(ErrorCode::kConflict, "write {}: it exists; name a new directory", place.string());
   }
   const Checkpoint source = Checkpoint::Open(directory);

@@ -15,7 +15,7 @@ namespace isthmus::replica {
 namespace {
 
 bool HoldsFiles(const fs::path& directory) {
-  if (!fs::exists(directory)) return false;
+  if (!Exists(directory)) return false;
   if (!fs::is_directory(directory)) {
     Throw(ErrorCode::kInvalid, "open replica {}: not a directory", directory.string());
   }
@@ -25,7 +25,7 @@ bool HoldsFiles(const fs::path& directory) {
 }
 
 void PrepareDirectory(const fs::path& directory, const ControlPaths& paths) {
-  if (!fs::exists(paths.root) && HoldsFiles(directory)) {
+  if (!Exists(paths.root) && HoldsFiles(directory)) {
     Throw(ErrorCode::kInvalid,
           "open replica {}: the directory holds files but no replica; name an empty or new one",
           directory.string());
@@ -47,7 +47,7 @@ Replica::~Replica() = default;
 void Replica::Recover() {
   const bool swapped = FinishSwap(paths_, directory_);
   if (swapped) notes_.emplace_back("completed the replacement that a crash had interrupted");
-  for (const fs::path& leftover : {paths_.stage(), paths_.fetch()}) fs::remove_all(leftover);
+  for (const fs::path& leftover : {paths_.stage(), paths_.fetch()}) RemoveTree(leftover);
   state_ = ReadState(paths_);
   try {
     if (state_) table_ = ReadTable(paths_, state_->digest);

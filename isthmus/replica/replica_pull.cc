@@ -196,7 +196,7 @@ void Replica::TakeBack() {
 tensor::VersionTable Replica::StageAnchor(const board::Board& board, const Manifest& manifest,
                                           const PlannedPayload& planned) {
   const Payload& payload = manifest.payloads[planned.index];
-  fs::remove_all(paths_.stage());
+  RemoveTree(paths_.stage());
   for (const board::PayloadPart& part : payload.parts) {
     CreateDirectories((paths_.stage() / part.path).parent_path());
   }

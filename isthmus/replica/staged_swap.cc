@@ -30,17 +30,11 @@ json::array ToJson(const std::vector<std::string>& names) {
 }
 
 void MoveIn(const fs::path& staged, const fs::path& place) {
-  if (!fs::exists(staged)) return;  // moved before the crash
+  if (!Exists(staged)) return;  // moved before the crash
   CreateDirectories(place.parent_path());
   if (std::rename(staged.c_str(), place.c_str()) != 0) {
     ThrowErrno(errno, "move into place", place.string());
   }
-}
-
-void RemoveStage(const ControlPaths& paths) {
-  std::error_code error;
-  fs::remove_all(paths.stage(), error);
-  if (error) ThrowErrno(error.value(), "remove", paths.stage().string());
 }
 
 // Steps 3 to 6.
@@ -51,12 +45,12 @@ void GoForward(const ControlPaths& paths, const fs::path& directory, const json:
     MoveIn(paths.stage() / name, directory / name);
   }
   for (const json::value& file : swap.at("removed").as_array()) {
-    RemoveFile(directory / std::string_view(file.as_string()));
+    RemoveFileAndEmptyParents(directory, std::string_view(file.as_string()));
   }
   const ReplicaState state = ReplicaState::Parse(json::serialize(swap.at("state")));
   WriteState(paths, state, ReadTable(paths, state.digest));
   RemoveFile(paths.swap());
-  RemoveStage(paths);
+  RemoveTree(paths.stage());
 }
 
 }  // namespace
@@ -76,7 +70,7 @@ void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaS
 }
 
 bool FinishSwap(const ControlPaths& paths, const fs::path& directory) try {
-  if (!fs::exists(paths.swap())) return false;
+  if (!Exists(paths.swap())) return false;
   const json::value parsed = json::parse(ReadFile(paths.swap(), kMaxSwapBytes));
   GoForward(paths, directory, parsed.as_object());
   return true;

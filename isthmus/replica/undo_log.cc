@@ -59,7 +59,8 @@ void UndoUnits(ByteReader* body, const fs::path& path) {
 void UndoRecord(ByteSpan bytes, const fs::path& directory) {
   ByteReader body(bytes);
   const auto kind = static_cast<RecordKind>(body.U8());
-  const fs::path path = directory / body.String(kMaxFileNameBytes);
+  const fs::path name = body.String(kMaxFileNameBytes);
+  const fs::path path = directory / name;
   switch (kind) {
     case RecordKind::kUnits:
       return UndoUnits(&body, path);
@@ -69,9 +70,10 @@ void UndoRecord(ByteSpan bytes, const fs::path& directory) {
       return;
     }
     case RecordKind::kFile:
+      CreateDirectories(path.parent_path());
       return WriteFileAtomic(path, body.Take(body.remaining()));
     case RecordKind::kNoFile:
-      return RemoveFile(path);
+      return RemoveFileAndEmptyParents(directory, name);
   }
   Throw(ErrorCode::kCorrupt, "undo change: record of unknown kind {}", static_cast<int>(kind));
 }
@@ -118,7 +120,7 @@ void UndoLog::Append(ByteSpan body) {
 }
 
 uint64_t UndoLog::Replay(const fs::path& path, const fs::path& directory) {
-  if (!fs::exists(path)) return 0;
+  if (!Exists(path)) return 0;
   const MappedFile map(path, Access::kRead);
   ByteReader log(map.bytes());
   uint64_t records = 0;

@@ -140,7 +140,7 @@ TEST(ParseSafetensorsTest, ReadsNothingBehindAFileThatEndsAtAnUnreadablePage) {
     std::memcpy(end - file.size(), file.data(), file.size());
     EXPECT_EQ(ParseSafetensors({end - file.size(), file.size()}).tensors.size(), 1u);
     // Cut short, so that the JSON runs into the end.
-    const std::string cut = SafetensorsFile(std::string_view(file).substr(8, file.size() - 12), 0);
+    const std::string cut = SafetensorsFile(file.substr(8, file.size() - 12), 0);
     std::memcpy(end - cut.size(), cut.data(), cut.size());
     try {
       ParseSafetensors({end - cut.size(), cut.size()});
@@ -192,7 +192,7 @@ TEST(ParseSafetensorsTest, EveryTruncationIsRefused) {
 TEST(ParseSafetensorsTest, EveryTruncatedJsonGivesAnErrorOrASoundHeader) {
   const std::string sample = Sample();
   for (size_t length = 0; length < sample.size() - 16; ++length) {
-    ExpectErrorOrSoundHeader(SafetensorsFile(std::string_view(sample).substr(8, length), 8));
+    ExpectErrorOrSoundHeader(SafetensorsFile(sample.substr(8, length), 8));
   }
 }
 
@@ -277,6 +277,7 @@ TEST(MakeSafetensorsHeaderTest, RefusesWhatAReaderWouldRefuse) {
 TEST(MakeSafetensorsHeaderTest, RefusesFilesThatEndBeyond64Bits) {
   // Each tensor has 2^60 bytes; sixteen of them and a header do not fit.
   std::vector<TensorInfo> tensors;
+  tensors.reserve(16);
   for (int i = 0; i < 16; ++i) {
     tensors.push_back(Info(fmt::format("w{}", i), Dtype::kU8, {uint64_t{1} << 60}));
   }

@@ -58,8 +58,8 @@ struct VersionTable {
   std::vector<Shard> shards;    // by file, unique
   std::vector<File> files;      // by path, unique
 
-  // The canonical bytes; their SHA-256 is the version's digest. kInternal if the table breaks a rule
-  // that Parse checks: order, names, paths, ranks, a tensor's shard that is not listed.
+  // The canonical bytes; their SHA-256 is the version's digest. kInternal if the table breaks a
+  // rule that Parse checks: order, names, paths, ranks, a tensor's shard that is not listed.
   ByteVector Serialize() const;
   // Inverse of Serialize; kCorrupt for anything that Serialize does not produce (order included).
   static VersionTable Parse(ByteSpan bytes);

@@ -2,7 +2,7 @@
 // registers with a harness:
 //
 //   struct DirHarness {
-//     std::unique_ptr<Store> Open();  // one more client of one place, empty when the test begins
+//     std::unique_ptr<Store> Open() const;  // one more client of one place, empty at first
 //   };
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Dir, StoreConformance, DirHarness);
 #ifndef ISTHMUS_TESTS_CONFORMANCE_STORE_H_

@@ -26,6 +26,7 @@ inline void ExpectOneCreatorWins(Store& first, Store& second, const std::string&
   std::atomic<int> wins = 0;
   std::atomic<int> misreads = 0;
   std::vector<std::jthread> creators;
+  creators.reserve(kCreators);
   for (int i = 0; i < kCreators; ++i) {
     creators.emplace_back([&, i] {
       Store& store = i % 2 == 0 ? first : second;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the golden vectors: make_vectors.py [DEST], DEST being this folder unless it is given.
 
-must_decode.py and must_fail.py define them; README.md says how they lie on disk. The same bytes come
-out every time, but for the parts of LIBRARY_FRAMES: there the zstd library's version decides.
+must_decode.py and must_fail.py define them; README.md says how they lie on disk. The same bytes
+come out every time, but for the parts of LIBRARY_FRAMES: there the zstd library's version decides.
 """
 
 import json
@@ -30,11 +30,12 @@ def packed(files):
 def write_vectors(dest):
     for folder in ("must-decode", "must-fail"):
         shutil.rmtree(dest / folder, ignore_errors=True)
-    for name, (old, new, part) in must_decode.vectors().items():
+    decodable = must_decode.vectors()
+    for name, (old, new, part) in decodable.items():
         write_files(packed(old.files), dest / "must-decode" / name / "base")
         write_files(packed(new.files), dest / "must-decode" / name / "expected")
         (dest / "must-decode" / name / "patch.part").write_bytes(part.write())
-    (dest / "example.part").write_bytes(must_decode.vectors()["example"][2].write())
+    (dest / "example.part").write_bytes(decodable["example"][2].write())
 
     expected = {}
     (dest / "must-fail").mkdir(parents=True)

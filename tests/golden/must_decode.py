@@ -10,8 +10,8 @@ from functools import partial
 import xxhash
 from checkpoint import DTYPES, INDEX, Checkpoint, data_bytes, make_index, make_shard
 from patch_writer import (
-    DIRECT, RAW, XOR, diff, encode_direct, encode_raw, encode_xor, inverse_order, order, string, u16,
-    varint,
+    DIRECT, RAW, XOR, diff, encode_direct, encode_raw, encode_xor, inverse_order, order, string,
+    u16, varint,
 )  # fmt: skip
 from wire import FRAME_MAGIC, library_frame, stored_blocks
 
@@ -275,7 +275,7 @@ def files_of_all_kinds():
 
 
 def several_shards():
-    """Three shards, one untouched; scalars; a tensor without elements; an index that is replaced."""
+    """Three shards, one untouched; scalars; a tensor without elements; a replaced index."""
     shards = {
         "model-00001-of-00003.safetensors": {
             "b.weight": tensor("BF16", (2, 9), "b"),

@@ -1,4 +1,4 @@
-"""The must-fail vectors: {name: (part bytes, verdict)}, one for each thing that a decoder must check.
+"""The must-fail vectors: {name: (part, verdict)}, one for each thing that a decoder must check.
 
 Each is must-decode/plain with one forgery, and with all digests made anew that the forgery does not
 concern. Where it can be, the part would still give the right result, so that nothing but the one
@@ -6,7 +6,8 @@ missing check lets it through. Sections are those of docs/patch-format.md.
 """
 
 import xxhash
-from must_decode import PLAIN_STEPS, noise, padded_frame, plain
+from checkpoint import Checkpoint
+from must_decode import PLAIN_STEPS, noise, padded_frame, plain, stepped
 from patch_writer import (
     RAW, changes_at, direct_fields, planes, string, u16, u32, u64, varint,
 )  # fmt: skip
@@ -40,7 +41,7 @@ def payload(index, data):
 
 
 def direct(index, function, **forged):
-    """A payload of the changes that `function` makes of the true ones, [(gap, step)]; or of fields."""
+    """A payload of what `function` makes of the true [(gap, step)], with fields replaced."""
 
     def forge(part):
         entry = part.tensors[index]
@@ -53,7 +54,7 @@ def direct(index, function, **forged):
 
 
 def field(**forged):
-    """A direct payload of the true changes of layer.bias; forged: {field: function of its bytes}."""
+    """A direct payload of the true changes of layer.bias, but for {field: function of it}."""
     return direct(BIAS, lambda changes: changes, **forged)
 
 
@@ -86,7 +87,8 @@ def frame_of(index, function):
         old, new, _ = plain()
         name = part.tensors[index].name
         before, after = old.data(old.tensors[name]), new.data(new.tensors[name])
-        content = after if index == CODES else planes(bytes(a ^ b for a, b in zip(before, after)), 4)
+        difference = bytes(a ^ b for a, b in zip(before, after))
+        content = after if index == CODES else planes(difference, 4)
         part.tensors[index].payloads = [function(content)]
 
     return forge
@@ -107,13 +109,30 @@ def stored_content(symbols):
     return symbols[2 + 4 + 2 + 3 :]
 
 
-def unstated(part):
-    part.base = part.target = bytes(32)
+def retarget(part, edit):
+    """States the version of an edited result: edit(its {path: content}, base checkpoint)."""
+    old, new, _ = plain()
+    files = dict(new.files)
+    edit(files, old)
+    part.target = Checkpoint(files).version()
 
 
 def path(name, index=NOTES):
     """Another path for a file of kind 0."""
-    return all_of(unstated, file(index, path=string(name)))
+
+    def forge(part):
+        entry = part.files[index]
+
+        def edit(files, old):
+            files.pop(entry.path.decode())
+            files[name.decode()] = entry.content
+            if index == CONFIG:
+                files["config.json"] = old.files["config.json"]
+
+        retarget(part, edit)
+        entry.forge["path"] = string(name)
+
+    return forge
 
 
 def raw_tables(function):
@@ -202,11 +221,30 @@ def wrong_new_digest(part):
     part.tensors[WEIGHT].new_digest = part.tensors[WEIGHT].old_digest
 
 
+def place_bias(part, data_of):
+    """Makes the result one in which layer.bias holds data_of(its old bytes)."""
+
+    def edit(files, old):
+        place = old.tensors[b"layer.bias"]
+        shard = files[place.shard]
+        data = data_of(old.data(place))
+        files[place.shard] = shard[: place.begin] + data + shard[place.end :]
+
+    retarget(part, edit)
+
+
 def no_change(part):
     """A count of 0 in a tensor that does not change."""
-    unstated(part)
+    place_bias(part, lambda data: data)
     part.tensors[BIAS].new_digest = part.tensors[BIAS].old_digest
     part.tensors[BIAS].payloads = [b"".join(direct_fields([]).values())]
+
+
+def half_steps(part):
+    """A chunk that decodes well, to the right version, but not to new_digest."""
+    steps = {at: d // 2 for at, d in PLAIN_STEPS["layer.bias"].items()}
+    place_bias(part, lambda data: stepped(("U8", (40,), data), steps, 1)[2])
+    part.tensors[BIAS].payloads = [b"".join(direct_fields(changes_at(steps)).values())]
 
 
 def payload_too_large(part):
@@ -221,29 +259,44 @@ def wrong_target(part):
     part.target = part.target[::-1]
 
 
+def place_header(part, header):
+    """Makes the result one with another header of the shard."""
+
+    def edit(files, old):
+        shard = part.files[HEADER].path.decode()
+        files[shard] = header + files[shard][len(old.shards[shard]) :]
+
+    retarget(part, edit)
+    part.files[HEADER].content = header
+
+
 def header_with(old, new):
     """The shard's header with another text in it, as long as before."""
 
     def forge(part):
-        content = part.files[HEADER].content
-        unstated(part)
-        part.files[HEADER].content = content.replace(old, new)
-        assert content != part.files[HEADER].content
-        assert len(content) == len(part.files[HEADER].content)
+        header = part.files[HEADER].content
+        assert old in header and len(old) == len(new)
+        place_header(part, header.replace(old, new))
 
     return forge
+
+
+def header_no_json(part):
+    content = part.files[HEADER].content
+    part.files[HEADER].content = content.replace(b'{"__', b"{{__")
 
 
 def longer_header(part):
     content = part.files[HEADER].content
     length = int.from_bytes(content[:8], "little") + 8
-    unstated(part)
-    part.files[HEADER].content = u64(length) + content[8:] + b" " * 8
+    place_header(part, u64(length) + content[8:] + b" " * 8)
 
 
 def header_of_no_shard(part):
-    unstated(part)
-    part.files[HEADER].path = b"model-00001-of-00002.safetensors"
+    entry = part.files[HEADER]
+    forged = entry.content
+    place_header(part, plain()[0].shards[entry.path.decode()])
+    entry.content, entry.path = forged, b"model-00001-of-00002.safetensors"
 
 
 IN_HEADER = [  # §2
@@ -320,9 +373,9 @@ IN_TENSOR_ENTRIES = [  # §2.1 and the introduction
     ("tables-byte-after", "a byte after the last entry", raw_tables(lambda raw: raw + b"\0")),
     ("varint-not-shortest", "rank 1 in two bytes", tensor(BIAS, rank=b"\x81\0")),
     ("varint-zero-not-shortest", "first_chunk 0 in two bytes", tensor(BIAS, first_chunk=b"\x80\0")),
-    ("varint-11-bytes", "changed in 11 bytes", tensor(BIAS, changed=b"\x83" + b"\x80" * 9 + b"\0")),
-    ("varint-65-bits", "changed 2^64 + 3: 3 modulo 2^64",
-     tensor(BIAS, changed=b"\x83" + b"\x80" * 8 + b"\2")),
+    ("varint-11-bytes", "changed in 11 bytes", tensor(BIAS, changed=b"\x84" + b"\x80" * 9 + b"\0")),
+    ("varint-65-bits", "changed 2^64 + 4: 4 modulo 2^64",
+     tensor(BIAS, changed=b"\x84" + b"\x80" * 8 + b"\2")),
     ("names-descend", "tensors in another order", swap_first_tensors),
     ("name-twice", "the same name again", tensor(EMBED, shared=varint(5), suffix=string(b""))),
     ("name-empty", "a name of no bytes", tensor(CODES, suffix=string(b""))),
@@ -375,7 +428,7 @@ IN_FILE_ENTRIES = [  # §2.1
     ("path-too-long", "4097 bytes", path(b"extra/" + b"n" * 4091)),
     ("files-descend", "files in another order", reverse_first_files),
     ("file-twice", "the same path and kind again", duplicate_file),
-    ("file-kind-3", "kind 3", all_of(unstated, file(NOTES, kind=b"\3"))),
+    ("file-kind-3", "kind 3", file(NOTES, kind=b"\3")),
     ("file-raw-2-28", "2^28 + 1 bytes, the frame agrees",
      file(NOTES, raw_bytes=varint(2**28 + 1), payload=stored_frame(b"new\n", 2**28 + 1))),
     ("file-raw-huge", "2^64 - 1 bytes", file(NOTES, raw_bytes=varint(2**64 - 1))),
@@ -463,15 +516,14 @@ WITH_BASE = [  # §2.1 (kind 2), §4
     ("old-digest", "the base holds other bytes",
      attribute("tensors", BIAS, "old_digest", noise("old", 16))),
     ("new-digest", "the result holds other bytes", wrong_new_digest),
-    ("new-digest-after-a-step", "a step that is not the right one",
-     all_of(unstated, direct(BIAS, lambda changes: [(gap, d // 2) for gap, d in changes]))),
+    ("new-digest-after-steps", "other steps, the target is right", half_steps),
     ("target", "the result is another version", wrong_target),
     ("header-longer", "eight bytes longer", longer_header),
     ("header-other-name", "renames a tensor", header_with(b"layer.bias", b"layer.bios")),
     ("header-other-dtype", "I8 becomes U8", header_with(b'"U8"', b'"I8"')),
     ("header-other-shape", "[4,3] becomes [3,4]", header_with(b"[4,3]", b"[3,4]")),
     ("header-of-no-shard", "there is no such shard", header_of_no_shard),
-    ("header-no-json", "the header is no JSON", header_with(b'{"__', b'{{__')),
+    ("header-no-json", "the header is no JSON", header_no_json),
 ]  # fmt: skip
 
 BINS = (

@@ -26,6 +26,7 @@ def read_tree(directory):
         if path.is_file():
             data = path.read_bytes()
             if name.endswith(".zst"):
-                name, data = name.removesuffix(".zst"), decompress(data, frame_sizes(data, name)[0], name)
+                data = decompress(data, frame_sizes(data, name)[0], name)
+                name = name.removesuffix(".zst")
             files[name] = data
     return files

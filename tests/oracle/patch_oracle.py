@@ -4,7 +4,7 @@
 Written from docs/patch-format.md alone and laid out like it; "§" in comments means its sections.
 It holds whole checkpoints in memory. Needs python3-zstandard, python3-xxhash, python3-numpy.
 
-  patch_oracle.py apply PART... CHECKPOINT OUT   OUT, a new directory: the parts of one patch applied
+  patch_oracle.py apply PART... CHECKPOINT OUT   applies the parts of one patch, into a new directory
   patch_oracle.py inspect PART                   what the part says, as JSON
   patch_oracle.py table CHECKPOINT               the version digest of a checkpoint
 
@@ -133,7 +133,7 @@ def read_tables(tables, tensor_count, file_count):
     for _ in range(file_count):
         files.append(read_file_entry(tables))
     check(tables.left() == 0, f"tables: {tables.left()} bytes after the last entry")
-    keys = [(file.path.encode(), file.kind) for file in files]
+    keys = [file.path.encode() for file in files]
     check(all(a < b for a, b in zip(keys, keys[1:])), "file entries are not strictly ascending")
     return tensors, files
 

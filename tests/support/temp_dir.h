@@ -36,7 +36,7 @@ class TempDir {
 
   // Writes a file, and the directories that lead to it; returns its path.
   fs::path Write(std::string_view name, std::string_view content) const {
-    const fs::path path = path_ / name;
+    fs::path path = path_ / name;
     fs::create_directories(path.parent_path());
     File::Create(path).Write(AsBytes(content));
     return path;
