@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Times the main job: publishing a step of a large model and pulling it, from page cache.
 
-main_job.py [--gib N] [--runs N] [--build DIR]
+main_job.py [--gib N] [--runs N] [--folder DIR] [--build DIR]
 
-Generates two steps of a BF16 model that differ in about 1 % of its elements, publishes the first and
-seeds a replica with it. Then, in each round, publishes the other of the two steps (so that each is a
-patch of the same size against the state before) and pulls that one patch; in the same round memcpy
-and a plain copy of the checkpoint are timed, for comparison. Two more rounds are not timed but
-watched: the peak of the processes' anonymous memory. Prints CSV; docs/benchmarks.md explains it.
+Generates two steps of a BF16 model that differ in about 1 % of its elements, publishes the first
+and seeds a replica with it. Then, in each round, publishes the other of the two steps (so that each
+is a patch of the same size against the state before) and pulls that one patch; in the same round
+memcpy and a plain copy of the checkpoint are timed, for comparison. Before that, two rounds are not
+timed but watched: the peak of the processes' anonymous memory. Prints CSV; docs/benchmarks.md
+explains it.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import resource
 import shutil
 import signal
 import statistics
@@ -72,10 +75,12 @@ def peak_memory(*command):
     return child.stdout.read(), peak
 
 
-def timed(function, *arguments):
-    start = time.perf_counter()
-    result = function(*arguments)
-    return result, time.perf_counter() - start
+def timed(*command):
+    """Runs a program; returns what it printed, its seconds by the wall and on all CPUs together."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = call(*command)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
+    return result, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 class Scene:
@@ -113,7 +118,7 @@ class Scene:
     def copy_checkpoint(self):
         """Seconds of cp, whose target is new each time."""
         target = self.folder / "copy"
-        _, seconds = timed(call, "cp", "-r", self.steps[0], target)
+        _, seconds, _ = timed("cp", "-r", self.steps[0], target)
         shutil.rmtree(target)
         return seconds
 
@@ -154,14 +159,16 @@ class Measurements:
 
 
 def timed_round(scene, results):
-    published, publish_wall = timed(call, *scene.publish_command())
-    pulled, pull_wall = timed(call, *scene.pull_command())
-    published, pulled = json.loads(published), json.loads(pulled)
+    commands = {"publish": scene.publish_command(), "pull": scene.pull_command()}
+    said = {}
+    for name, command in commands.items():
+        output, wall, cpu = timed(*command)
+        said[name] = json.loads(output)
+        results.add(name, said[name]["seconds"])
+        results.add(f"{name} wall", wall)
+        results.add(f"{name} CPU", cpu)
+    published, pulled = said["publish"], said["pull"]
     check_patch(published, pulled)
-    results.add("publish", published["seconds"])
-    results.add("publish wall", publish_wall)
-    results.add("pull", pulled["seconds"])
-    results.add("pull wall", pull_wall)
     results.add("copy", scene.copy_checkpoint())
     results.add("memcpy", published["checkpoint_bytes"] / 1e9 / scene.memcpy_gbps())
     note(f"publish {published['seconds']:.2f} s, pull {pulled['seconds']:.2f} s, "
@@ -193,6 +200,7 @@ def print_job(name, results, size):
     row(name, "seconds fastest", min(results.values[name]), "s")
     row(name, "seconds slowest", max(results.values[name]), "s")
     row(name, "seconds with process start", results.median(f"{name} wall"), "s")
+    row(name, "CPU seconds", results.median(f"{name} CPU"), "s")
     row(name, "speed / memcpy", results.median_ratio("memcpy", name), "ratio")
     row(name, "speed / cp", results.median_ratio("copy", name), "ratio")
 
@@ -206,6 +214,7 @@ def print_memory(name, results, changed):
 def report(place, results, published):
     size, changed = published["checkpoint_bytes"], published["changed"]
     print("bench,case,metric,value,unit,target,met")
+    row("machine", "load average before", results.median("load"), "processes")
     row(f"model in {place}", "checkpoint", size / GIB, "GiB")
     row(f"model in {place}", "density", 100 * published["density"], "%")
     row("patch", "size", published["payload_bytes"] / 1e6, "MB")
@@ -224,19 +233,28 @@ def available_memory():
     return 0
 
 
-def choose_place(need):
+def has_room(folder, need):
+    return folder.is_dir() and shutil.disk_usage(folder).free >= need
+
+
+def choose_place(wanted, need):
     """(folder for the scratch folder, what to call it): shared memory if there is enough."""
-    if (SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= need
-            and available_memory() >= need):
+    if wanted is None and has_room(SHARED_MEMORY, need) and available_memory() >= need:
         return SHARED_MEMORY, str(SHARED_MEMORY)
-    folder = pathlib.Path(tempfile.gettempdir())
-    if shutil.disk_usage(folder).free < need:
-        raise BenchError(f"{need / GIB:.0f} GiB needed in {SHARED_MEMORY} or TMPDIR")
-    return folder, "TMPDIR"
+    folder, name = wanted or pathlib.Path(tempfile.gettempdir()), "--folder" if wanted else "TMPDIR"
+    if not has_room(folder, need):
+        raise BenchError(f"{need / GIB:.0f} GiB needed in {SHARED_MEMORY} (and free memory), in "
+                         "TMPDIR or in --folder")
+    return folder, f"{name} ({file_system(folder)})"
+
+
+def file_system(folder):
+    return call("stat", "-f", "-c", "%T", folder).strip()
 
 
 def run(arguments, folder, place):
     scene, results = Scene(arguments.build, folder), Measurements()
+    results.add("load", os.getloadavg()[0])
     scene.generate(arguments.gib)
     scene.start()
     for _ in range(MEMORY_ROUNDS):  # they warm up the rest, too
@@ -251,6 +269,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gib", type=int, default=2, help="size of the model")
     parser.add_argument("--runs", type=int, default=7, help="timed rounds")
+    parser.add_argument("--folder", type=pathlib.Path,
+                        help="where to work (default: /dev/shm if it has room, else TMPDIR)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     return parser.parse_args()
 
@@ -258,7 +278,7 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the folder is removed
-    parent, place = choose_place(COPIES * arguments.gib * GIB)
+    parent, place = choose_place(arguments.folder, COPIES * arguments.gib * GIB)
     with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:
         run(arguments, pathlib.Path(folder), place)
 

@@ -27,7 +27,8 @@ const Clock& SystemClock() {
 
 std::string FormatTime(WallTime time) {
   const auto since_epoch = std::chrono::floor<milliseconds>(time).time_since_epoch().count();
-  const time_t seconds = static_cast<time_t>((since_epoch - ((since_epoch % 1000) + 1000) % 1000) / 1000);
+  const time_t seconds =
+      static_cast<time_t>((since_epoch - ((since_epoch % 1000) + 1000) % 1000) / 1000);
   tm parts;
   gmtime_r(&seconds, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
@@ -49,9 +50,9 @@ WallTime ParseTime(const std::string& text) {
       std::chrono::duration_cast<std::chrono::seconds>(WallTime::duration::max()).count() - 1;
   const time_t seconds = timegm(&parts);
   const bool in_range = -kMaxSeconds <= seconds && seconds <= kMaxSeconds;
-  const WallTime time =
-      in_range ? std::chrono::system_clock::from_time_t(seconds) + milliseconds(millis)
-               : WallTime();
+  const WallTime time = in_range
+                            ? std::chrono::system_clock::from_time_t(seconds) + milliseconds(millis)
+                            : WallTime();
   // Formatting what was read must give the text again: this refuses every other form and range.
   if (fields != 8 || end != 'Z' || FormatTime(time) != text) {
     Throw(ErrorCode::kCorrupt, "read time {:?}: expected the form 2026-01-31T09:30:00.250Z",

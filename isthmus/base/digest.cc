@@ -67,7 +67,8 @@ Sha256Digest ParseSha256(std::string_view text) {
   text.remove_prefix(kSha256Prefix.size());
   Sha256Digest digest;
   for (size_t i = 0; i < digest.bytes.size(); ++i) {
-    digest.bytes[i] = static_cast<std::byte>(HexValue(text[2 * i]) << 4 | HexValue(text[2 * i + 1]));
+    digest.bytes[i] =
+        static_cast<std::byte>(HexValue(text[2 * i]) << 4 | HexValue(text[2 * i + 1]));
   }
   return digest;
 }

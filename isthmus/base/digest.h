@@ -24,8 +24,8 @@ struct DigestBytes {
   auto operator<=>(const DigestBytes&) const = default;
 };
 
-using Sha256Digest = DigestBytes<32>;   // FIPS 180-4
-using Xxh128Digest = DigestBytes<16>;   // XXH3-128, canonical (big-endian) byte order
+using Sha256Digest = DigestBytes<32>;  // FIPS 180-4
+using Xxh128Digest = DigestBytes<16>;  // XXH3-128, canonical (big-endian) byte order
 
 // "sha256:" and 64 lower-case hexadecimal digits, the form used in JSON. ParseSha256 throws
 // kCorrupt for anything else.

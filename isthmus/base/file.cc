@@ -159,8 +159,7 @@ void File::ReadAt(uint64_t offset, MutableByteSpan out) const {
 
 void File::WriteAt(uint64_t offset, ByteSpan bytes) {
   while (!bytes.empty()) {
-    const ssize_t count =
-        ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t count = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) ThrowErrno(errno, "write", path_.string());
     offset += static_cast<uint64_t>(count);

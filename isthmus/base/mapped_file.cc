@@ -1,5 +1,6 @@
 // How a lost page becomes an error:
-//   1. Every live mapping has a slot in a fixed table that the signal handler can read without locks.
+//   1. Every live mapping has a slot in a fixed table that the signal handler can read without
+//   locks.
 //   2. The handler looks the faulting address up. In a mapping: it marks the slot failed and maps
 //      anonymous zero pages over the rest of the mapping from the faulting page on, so that the
 //      interrupted instruction succeeds (mmap is a plain system call on Linux).

@@ -68,8 +68,9 @@ fs::path DefaultBaseline(const board::Board& board, const std::string& run) {
   } else if (home != nullptr && *home != '\0') {
     root = fs::path(home) / ".cache";
   } else {
-    Throw(ErrorCode::kInvalid, "choose a baseline directory: neither --baseline, XDG_CACHE_HOME "
-                               "nor HOME is set");
+    Throw(ErrorCode::kInvalid,
+          "choose a baseline directory: neither --baseline, XDG_CACHE_HOME "
+          "nor HOME is set");
   }
   return root / "isthmus" / board.uuid() / run;
 }
@@ -99,9 +100,9 @@ void PrintPublished(const Context& context, const publish::PublishResult& result
     facts.Add("payload", fmt::format("anchor, {}: {}", FormatBytes(result.payload_bytes()),
                                      result.anchor_reason));
   } else {
-    facts.Add("changed", fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
-                                     FormatCount(manifest.elements),
-                                     FormatPercent(DensityOf(manifest))));
+    facts.Add("changed",
+              fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
+                          FormatCount(manifest.elements), FormatPercent(DensityOf(manifest))));
     facts.Add("payload", fmt::format("patch, {} ({})", FormatBytes(result.payload_bytes()),
                                      FormatBytes(manifest.checkpoint_bytes)));
   }
@@ -113,9 +114,8 @@ void PrintPublished(const Context& context, const publish::PublishResult& result
 void RunPublish(const PublishArguments& arguments, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
   board::Board board = arguments.board.Open();
-  const fs::path baseline = arguments.baseline.empty()
-                                ? DefaultBaseline(board, arguments.board.run)
-                                : fs::path(arguments.baseline);
+  const fs::path baseline = arguments.baseline.empty() ? DefaultBaseline(board, arguments.board.run)
+                                                       : fs::path(arguments.baseline);
   publish::PublishOptions options;
   options.encoding = arguments.encoding.policy();
   options.step = arguments.step;

@@ -69,8 +69,7 @@ compdef _isthmus isthmus
 
 void AddCompletion(CLI::App& app, Context& /*context*/) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("completion", "Print a completion script for bash or zsh");
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for bash or zsh");
   command->footer("Example: source <(isthmus completion bash)");
   command->add_option("SHELL", *shell, "bash or zsh")
       ->required()

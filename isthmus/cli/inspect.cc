@@ -22,7 +22,9 @@ std::string ShapeText(const tensor::Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
-json::array ShapeJson(const tensor::Shape& shape) { return json::array(shape.begin(), shape.end()); }
+json::array ShapeJson(const tensor::Shape& shape) {
+  return json::array(shape.begin(), shape.end());
+}
 
 uint64_t PayloadBytes(const codec::TensorEntry& entry) {
   uint64_t bytes = 0;
@@ -149,13 +151,13 @@ void InspectManifest(const std::string& text, Context& context) {
   facts.Add("manifest", fmt::format("version {} of run {}", manifest.version, manifest.run));
   facts.Add("digest", FormatSha256(manifest.digest));
   facts.Add("view", manifest.view);
-  facts.Add("changed", fmt::format("{} of {}", FormatCount(manifest.changed),
-                                   FormatCount(manifest.elements)));
+  facts.Add("changed",
+            fmt::format("{} of {}", FormatCount(manifest.changed), FormatCount(manifest.elements)));
   for (const board::Payload& payload : manifest.payloads) {
     const bool anchor = payload.kind == board::PayloadKind::kAnchor;
     facts.Add(anchor ? "anchor" : fmt::format("patch from {}", payload.base),
-              fmt::format("{} in {} objects {}", FormatBytes(payload.bytes()),
-                          payload.parts.size(), payload.encoding));
+              fmt::format("{} in {} objects {}", FormatBytes(payload.bytes()), payload.parts.size(),
+                          payload.encoding));
   }
   facts.Print();
 }

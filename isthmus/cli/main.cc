@@ -54,8 +54,7 @@ int Fail(const Context& context, const Error& error) {
   fmt::print(stderr, "isthmus: {}\n", error.what());
   if (context.json) {
     isthmus::cli::PrintJson(
-        {{"error",
-          {{"code", isthmus::ErrorCodeName(error.code())}, {"message", error.what()}}}});
+        {{"error", {{"code", isthmus::ErrorCodeName(error.code())}, {"message", error.what()}}}});
   }
   return isthmus::cli::ExitCode(error.code());
 }

@@ -45,7 +45,8 @@ struct DiffReport {
   double seconds = 0;
 
   double density() const {
-    return diff.units == 0 ? 0 : static_cast<double>(diff.changed) / static_cast<double>(diff.units);
+    return diff.units == 0 ? 0
+                           : static_cast<double>(diff.changed) / static_cast<double>(diff.units);
   }
   double ratio() const {
     return static_cast<double>(checkpoint_bytes) / static_cast<double>(patch_bytes);
@@ -62,7 +63,8 @@ void PrintDiff(const Context& context, const DiffReport& report) {
   std::string encoding_text;
   for (const auto& [name, count] : report.diff.encodings) {
     encodings[name] = count;
-    encoding_text += fmt::format("{}{} ({} tensors)", encoding_text.empty() ? "" : ", ", name, count);
+    encoding_text +=
+        fmt::format("{}{} ({} tensors)", encoding_text.empty() ? "" : ", ", name, count);
   }
   if (context.json) {
     return PrintJson({{"elements", report.diff.units},
@@ -78,9 +80,8 @@ void PrintDiff(const Context& context, const DiffReport& report) {
   }
   Facts facts;
   facts.Add("changed", fmt::format("{} of {} elements ({}) in {} tensors",
-                                   FormatCount(report.diff.changed),
-                                   FormatCount(report.diff.units), FormatPercent(report.density()),
-                                   report.diff.tensors_changed));
+                                   FormatCount(report.diff.changed), FormatCount(report.diff.units),
+                                   FormatPercent(report.density()), report.diff.tensors_changed));
   facts.Add("patch", fmt::format("{}, {:.1f} x smaller than the checkpoint ({})",
                                  FormatBytes(report.patch_bytes), report.ratio(),
                                  FormatBytes(report.checkpoint_bytes)));
@@ -96,15 +97,15 @@ void RunDiff(const DiffOptions& options, Context& context) {
   const auto next = tensor::Checkpoint::Open(options.new_checkpoint);
   codec::PartBuilder part;
   DiffReport report;
-  report.diff = codec::DiffCheckpoints(base, next, options.encoding.policy(), context.pool(),
-                                       *context.progress, [&part](codec::TensorDiff change) {
-                                         part.AddTensor(std::move(change.entry),
-                                                        std::move(change.payloads));
-                                       });
+  report.diff =
+      codec::DiffCheckpoints(base, next, options.encoding.policy(), context.pool(),
+                             *context.progress, [&part](codec::TensorDiff change) {
+                               part.AddTensor(std::move(change.entry), std::move(change.payloads));
+                             });
   codec::AddFileChanges(next, report.diff.base, report.diff.next, &part);
   report.checkpoint_bytes = next.total_bytes();
-  report.patch_bytes = WritePart(
-      &part, {report.diff.base.Digest(), report.diff.next.Digest()}, options.output);
+  report.patch_bytes =
+      WritePart(&part, {report.diff.base.Digest(), report.diff.next.Digest()}, options.output);
   report.seconds = SecondsSince(start);
   PrintDiff(context, report);
 }
@@ -121,8 +122,8 @@ void RunApply(const ApplyOptions& options, Context& context) {
       options.output.empty()
           ? replica::ApplyPatchInPlace(options.patch, options.checkpoint, context.pool(),
                                        *context.progress)
-          : replica::ApplyPatchTo(options.patch, options.checkpoint, options.output,
-                                  context.pool(), *context.progress);
+          : replica::ApplyPatchTo(options.patch, options.checkpoint, options.output, context.pool(),
+                                  *context.progress);
   const double seconds = SecondsSince(start);
   PrintNotes(result.notes);
   if (context.json) {
@@ -132,8 +133,8 @@ void RunApply(const ApplyOptions& options, Context& context) {
                       {"seconds", seconds}});
   }
   Facts facts;
-  facts.Add("changed", fmt::format("{} elements in {} tensors", FormatCount(result.changed),
-                                   result.tensors));
+  facts.Add("changed",
+            fmt::format("{} elements in {} tensors", FormatCount(result.changed), result.tensors));
   facts.Add("verified", fmt::format("{} tensors", result.verified));
   facts.Add("time", FormatSeconds(seconds));
   facts.Print();

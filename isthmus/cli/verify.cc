@@ -154,8 +154,8 @@ void RunVerify(const VerifyOptions& options, Context& context) {
   const Problems problems = Verify(options, context);
   if (!problems.empty()) context.exit_code = ExitCode(ErrorCode::kCorrupt);
   if (context.json) {
-    return PrintJson({{"ok", problems.empty()},
-                      {"problems", json::array(problems.begin(), problems.end())}});
+    return PrintJson(
+        {{"ok", problems.empty()}, {"problems", json::array(problems.begin(), problems.end())}});
   }
   for (const std::string& problem : problems) fmt::print("{}\n", problem);
   if (problems.empty()) fmt::print("ok\n");

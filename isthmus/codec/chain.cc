@@ -15,7 +15,7 @@ using tensor::VersionTable;
 
 // The entry of this name in a table's sorted list, or where it would stand.
 template <typename Entry>
-auto Seek(std::vector<Entry>& entries, std::string Entry::* name, const std::string& wanted) {
+auto Seek(std::vector<Entry>& entries, std::string Entry::*name, const std::string& wanted) {
   return std::ranges::lower_bound(entries, wanted, {}, name);
 }
 

@@ -54,7 +54,7 @@ class Chain {
 
   tensor::VersionTable base_;
   tensor::VersionTable result_;
-  std::vector<std::vector<Range>> steps_;  // per tensor, oldest patch first
+  std::vector<std::vector<Range>> steps_;    // per tensor, oldest patch first
   std::map<std::string, FileChange> files_;  // by path
 };
 

@@ -155,7 +155,7 @@ class Differ {
 
 // The entry of the same name, or nullptr. Both vectors are small or sorted by construction.
 template <typename Entry, typename Name>
-const Entry* FindNamed(const std::vector<Entry>& entries, std::string Entry::* member,
+const Entry* FindNamed(const std::vector<Entry>& entries, std::string Entry::*member,
                        const Name& name) {
   const auto at = std::lower_bound(
       entries.begin(), entries.end(), name,

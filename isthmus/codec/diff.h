@@ -27,8 +27,8 @@ std::optional<std::string> WhyNoPatch(const tensor::Checkpoint& base,
 // The change of one whole tensor. entry.chunks has all its chunks, without offsets and digests.
 struct TensorDiff {
   TensorEntry entry;
-  std::vector<ByteVector> payloads;   // per chunk; empty where it did not change
-  std::vector<uint64_t> changed;      // units, per chunk
+  std::vector<ByteVector> payloads;  // per chunk; empty where it did not change
+  std::vector<uint64_t> changed;     // units, per chunk
 };
 
 // Adds a tensor's change to parts of about `part_bytes` of payload: calls `flush` whenever `part`

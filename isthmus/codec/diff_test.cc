@@ -66,8 +66,9 @@ class DiffTest : public ::testing::Test {
       const tensor::Dtype dtype = base.tensors()[i].info.dtype;
       for (uint64_t c = 0; c < ChunkCount(dtype, data.size()); ++c) {
         const uint64_t begin = c * ChunkBytes(dtype);
-        chain.FoldChunk(i, c, MutableByteSpan(data).subspan(
-                                  begin, std::min<uint64_t>(ChunkBytes(dtype), data.size() - begin)));
+        chain.FoldChunk(i, c,
+                        MutableByteSpan(data).subspan(
+                            begin, std::min<uint64_t>(ChunkBytes(dtype), data.size() - begin)));
       }
       EXPECT_EQ(AsText(data), AsText(next.Data(next.tensors()[i])));
     }
@@ -75,8 +76,7 @@ class DiffTest : public ::testing::Test {
 
   std::string WhyNot() {
     model_.Write(dir_ / "new");
-    return WhyNoPatch(Checkpoint::Open(dir_ / "old"), Checkpoint::Open(dir_ / "new"))
-        .value_or("");
+    return WhyNoPatch(Checkpoint::Open(dir_ / "old"), Checkpoint::Open(dir_ / "new")).value_or("");
   }
 
   TempDir dir_;
@@ -194,7 +194,8 @@ TEST_F(DiffTest, AnotherShardOrHeaderLengthIsNamedAsTheReason) {
 TEST_F(DiffTest, ComparingWhatNoPatchCanLeadToIsRefused) {
   std::erase_if(model_.tensors, [](const auto& tensor) { return tensor.name == "fp8"; });
   model_.Write(dir_ / "new");
-  ExpectError(ErrorCode::kInvalid, [&] { Diff(); }, "fp8 is gone");
+  ExpectError(
+      ErrorCode::kInvalid, [&] { Diff(); }, "fp8 is gone");
 }
 
 TEST_F(DiffTest, AWrongBaseIsRefusedNamingBothDigests) {
@@ -206,8 +207,9 @@ TEST_F(DiffTest, AWrongBaseIsRefusedNamingBothDigests) {
   for (auto& tensor : other.tensors) {
     if (tensor.name == "embed") tensor.digest = Xxh3_128(AsBytes("another content"));
   }
-  ExpectError(ErrorCode::kCorrupt, [&] { Chain(other, {ThePatch()}); }, "embed", "wrong base",
-              expected, Xxh3_128(AsBytes("another content")).Hex());
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Chain(other, {ThePatch()}); }, "embed", "wrong base", expected,
+      Xxh3_128(AsBytes("another content")).Hex());
 }
 
 TEST_F(DiffTest, ATensorThatTheBaseLacksIsRefused) {
@@ -215,7 +217,8 @@ TEST_F(DiffTest, ATensorThatTheBaseLacksIsRefused) {
   model_.Write(dir_ / "new");
   tensor::VersionTable base = Diff().base;
   base.tensors.erase(base.tensors.begin());
-  ExpectError(ErrorCode::kCorrupt, [&] { Chain(base, {ThePatch()}); }, "does not hold it");
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Chain(base, {ThePatch()}); }, "does not hold it");
 }
 
 TEST_F(DiffTest, OnePatchMustNotChangeAChunkTwice) {
@@ -223,7 +226,8 @@ TEST_F(DiffTest, OnePatchMustNotChangeAChunkTwice) {
   model_.Write(dir_ / "new");
   const tensor::VersionTable base = Diff().base;
   const Patch twice = {&parts_.at(0), &parts_.at(0)};
-  ExpectError(ErrorCode::kCorrupt, [&] { Chain(base, {twice}); }, "two parts");
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Chain(base, {twice}); }, "two parts");
 }
 
 }  // namespace

@@ -161,8 +161,8 @@ void Apply(ByteSpan payload, MutableByteSpan chunk) {
   const ByteSpan extra = in.Take(in.remaining());
   const uint32_t max_gap = BucketOf(static_cast<uint32_t>(kChunkUnits) - 1).symbol;
   const uint32_t max_step = 2 * BucketOf(MaxMagnitudeMinus1<T>(1)).symbol + 1;
-  CheckExtra(extra, CountExtraBits(scratch.gaps, 0, max_gap) +
-                        CountExtraBits(scratch.steps, 1, max_step));
+  CheckExtra(extra,
+             CountExtraBits(scratch.gaps, 0, max_gap) + CountExtraBits(scratch.steps, 1, max_step));
   switch (ApplyChanges<T>(scratch.gaps, scratch.steps, extra, chunk)) {
     case Fault::kNone:
       return;

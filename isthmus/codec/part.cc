@@ -80,8 +80,7 @@ Header ReadHeader(ByteSpan bytes) {
 void CheckSizeAndDigest(ByteSpan bytes, const Header& header) {
   const uint64_t expected = kPartHeaderBytes + header.tables_bytes + header.payload_bytes;
   if (bytes.size() != expected) {
-    Throw(ErrorCode::kCorrupt, "read part: {} bytes, its header states {}", bytes.size(),
-          expected);
+    Throw(ErrorCode::kCorrupt, "read part: {} bytes, its header states {}", bytes.size(), expected);
   }
   const ByteSpan tables = bytes.subspan(kPartHeaderBytes, header.tables_bytes);
   const Xxh128Digest digest = HeaderDigest(bytes.first(kDigestOffset), tables);

@@ -10,8 +10,8 @@ namespace isthmus::codec {
 namespace {
 
 size_t SharedPrefix(std::string_view a, std::string_view b) {
-  const auto [end, unused] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<size_t>(end - a.begin());
+  const auto ends = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(ends.first - a.begin());
 }
 
 void WriteTensor(std::string_view previous_name, const TensorEntry& entry, ByteWriter* out) {

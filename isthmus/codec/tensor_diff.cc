@@ -90,7 +90,8 @@ double EstimateBytes(const Chunks& chunks, Encoding encoding) {
 }
 
 Encoding Cheapest(const Chunks& chunks, uint64_t direct_bytes, bool direct_allowed) {
-  const double units = static_cast<double>(chunks.after.size() / chunks.unit_bytes);
+  const size_t unit_count = chunks.after.size() / chunks.unit_bytes;
+  const auto units = static_cast<double>(unit_count);
   if (direct_allowed && static_cast<double>(direct_bytes) * 8 < kCertainDirectBits * units) {
     return Encoding::kDirect;
   }
@@ -139,9 +140,9 @@ ChunkScan ScanChunk(ByteSpan before, ByteSpan after, size_t unit_bytes, bool wan
   for (uint64_t at = 0; at < after.size(); at += kPieceBytes) {
     const ByteSpan old_piece = Piece(before, at);
     const ByteSpan new_piece = Piece(after, at);
-    result.changed += ScanChanged(old_piece, new_piece, unit_bytes,
-                                  static_cast<uint32_t>(at / unit_bytes),
-                                  positions.data() + result.changed);
+    result.changed +=
+        ScanChanged(old_piece, new_piece, unit_bytes, static_cast<uint32_t>(at / unit_bytes),
+                    positions.data() + result.changed);
     old_digester.Update(old_piece);
     new_digester.Update(new_piece);
   }

@@ -46,8 +46,7 @@ template <Unit T>
 constexpr T TakeStep(T old_bits, Step step) {
   const T magnitude = static_cast<T>(step.magnitude_minus_1 + 1u);
   const T order = Ord(old_bits);
-  return OrdInverse(
-      static_cast<T>(step.negative != 0 ? order - magnitude : order + magnitude));
+  return OrdInverse(static_cast<T>(step.negative != 0 ? order - magnitude : order + magnitude));
 }
 
 // The largest |d| - 1 that fits: -2^(8w-1) exists, +2^(8w-1) does not.

@@ -1,6 +1,7 @@
 // Publishing, step by step; the reason is what a crash behind the step leaves.
 //   1. The baseline is brought to the head of the log. (A replica: it recovers by itself.)
-//   2. The checkpoint is compared with the baseline, whose digest, computed from the very bytes that
+//   2. The checkpoint is compared with the baseline, whose digest, computed from the very bytes
+//   that
 //      were compared, must be the head's: nothing can drift.
 //   3. Payload objects are stored under a fresh attempt, durable. (Unreferenced objects.)
 //   4. The log entry is created if absent: the version exists from here on.
@@ -34,7 +35,8 @@ std::string ReadWriterId(const fs::path& path) {
 std::string ViewOf(const Checkpoint& checkpoint) {
   std::map<tensor::Dtype, uint64_t> bytes;
   for (const auto& tensor : checkpoint.tensors()) bytes[tensor.info.dtype] += tensor.info.bytes();
-  const auto most = std::ranges::max_element(bytes, {}, [](const auto& item) { return item.second; });
+  const auto most =
+      std::ranges::max_element(bytes, {}, [](const auto& item) { return item.second; });
   std::string name(most == bytes.end() ? "" : tensor::DtypeName(most->first));
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   return name.empty() ? "empty" : name;

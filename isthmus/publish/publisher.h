@@ -42,12 +42,12 @@ class Publisher {
   Publisher(board::Board& board, std::string run, const fs::path& baseline, ThreadPool& pool,
             Progress& progress);
 
-  // Commits the checkpoint as the next version: the first one, and one that cannot be a patch
-  // (codec::WhyNoPatch), as an anchor; an unchanged one as an empty version. When it returns, the
-  // version is durable and the baseline holds it (or a note says why it will only later). On error
-  // no version was made and the baseline is still the head; kConflict: another writer took the run
-  // or this number, or the checkpoint changed while it was read.
-  PublishResult Publish(const fs::path& checkpoint, const PublishOptions& options);
+  // Commits the checkpoint in `directory` as the next version: the first one, and one that cannot
+  // be a patch (codec::WhyNoPatch), as an anchor; an unchanged one as an empty version. When it
+  // returns, the version is durable and the baseline holds it (or a note says why it will only
+  // later). On error no version was made and the baseline is still the head; kConflict: another
+  // writer took the run or this number, or the checkpoint changed while it was read.
+  PublishResult Publish(const fs::path& directory, const PublishOptions& options);
 
  private:
   board::Manifest Draft(const tensor::Checkpoint& checkpoint, const PublishOptions& options) const;

@@ -52,8 +52,8 @@ void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const uint32_t> posit
 class Pass {
  public:
   // `chain` is nullptr to verify only.
-  Pass(const Checkpoint& checkpoint, const VersionTable& expected, const Chain* chain, UndoLog* undo,
-       Progress& progress)
+  Pass(const Checkpoint& checkpoint, const VersionTable& expected, const Chain* chain,
+       UndoLog* undo, Progress& progress)
       : checkpoint_(checkpoint),
         expected_(expected),
         chain_(chain),
@@ -97,8 +97,8 @@ class Pass {
   void Hash(size_t tensor, uint64_t begin, ByteSpan chunk) {
     std::vector<Xxh128Digest> digests;
     tensor::AppendLeafDigests(chunk, &digests);
-    std::ranges::copy(digests, leaves_[tensor].begin() +
-                                   static_cast<std::ptrdiff_t>(begin / tensor::kLeafBytes));
+    std::ranges::copy(
+        digests, leaves_[tensor].begin() + static_cast<std::ptrdiff_t>(begin / tensor::kLeafBytes));
   }
 
   void Change(const Task& task, const Checkpoint::Tensor& tensor, ByteSpan chunk, uint64_t begin) {
@@ -109,8 +109,8 @@ class Pass {
 
     const size_t unit_bytes = tensor::UnitBytes(tensor.info.dtype);
     scratch.positions.resize(chunk.size() / unit_bytes + codec::kScanSlack);
-    const size_t count = codec::ScanChanged(chunk, scratch.bytes, unit_bytes, 0,
-                                            scratch.positions.data());
+    const size_t count =
+        codec::ScanChanged(chunk, scratch.bytes, unit_bytes, 0, scratch.positions.data());
     const std::span<const uint32_t> positions(scratch.positions.data(), count);
     if (undo_ != nullptr) {
       undo_->RecordUnits(checkpoint_.shards()[tensor.shard].file, tensor.info.begin + begin,
@@ -141,7 +141,8 @@ class Pass {
 const Checkpoint::Shard& ShardNamed(const Checkpoint& checkpoint, const std::string& file) {
   const auto at = std::ranges::find(checkpoint.shards(), file, &Checkpoint::Shard::file);
   if (at == checkpoint.shards().end()) {
-    Throw(ErrorCode::kCorrupt, "open {}: it has no shard {}", checkpoint.directory().string(), file);
+    Throw(ErrorCode::kCorrupt, "open {}: it has no shard {}", checkpoint.directory().string(),
+          file);
   }
   return *at;
 }

@@ -35,8 +35,8 @@ class ChainApplyTest : public ::testing::Test {
     codec::PartBuilder builder;
     const Checkpoint base = Checkpoint::Open(dir_ / from);
     const Checkpoint next = Checkpoint::Open(dir_ / to);
-    const codec::DiffResult diff = codec::DiffCheckpoints(
-        base, next, {}, pool_, NoProgress(), [&](codec::TensorDiff change) {
+    const codec::DiffResult diff =
+        codec::DiffCheckpoints(base, next, {}, pool_, NoProgress(), [&](codec::TensorDiff change) {
           builder.AddTensor(std::move(change.entry), std::move(change.payloads));
         });
     codec::AddFileChanges(next, diff.base, diff.next, &builder);
@@ -49,6 +49,7 @@ class ChainApplyTest : public ::testing::Test {
 
   codec::Chain ChainFrom(const std::string& name) {
     std::vector<codec::Patch> patches;
+    patches.reserve(parts_.size());
     for (const auto& part : parts_) patches.push_back({part.get()});
     return {TableOf(name), patches};
   }
@@ -128,10 +129,13 @@ TEST_F(ChainApplyTest, AnotherCheckpointIsRefused) {
   const codec::Chain chain = ChainFrom("v1");
   std::erase_if(model_.tensors, [](const auto& tensor) { return tensor.name == "fp8"; });
   Write("other");
-  ExpectError(ErrorCode::kCorrupt, [&] {
-    ApplyChain(Checkpoint::Open(dir_ / "other", Access::kReadWrite), chain, nullptr, pool_,
-               NoProgress());
-  }, "its tensors are not those");
+  ExpectError(
+      ErrorCode::kCorrupt,
+      [&] {
+        ApplyChain(Checkpoint::Open(dir_ / "other", Access::kReadWrite), chain, nullptr, pool_,
+                   NoProgress());
+      },
+      "its tensors are not those");
 }
 
 TEST_F(ChainApplyTest, EveryFlippedByteOfASmallCheckpointFailsVerification) {
@@ -142,21 +146,21 @@ TEST_F(ChainApplyTest, EveryFlippedByteOfASmallCheckpointFailsVerification) {
   tiny.Write(dir_ / "tiny");
   const tensor::VersionTable table = TableOf("tiny");
   VerifyCheckpoint(Checkpoint::Open(dir_ / "tiny"), table, pool_, NoProgress());
-  for (const std::string file : {"model-00001-of-00001.safetensors", "config.json",
-                                 "model.safetensors.index.json"}) {
+  for (const std::string file :
+       {"model-00001-of-00001.safetensors", "config.json", "model.safetensors.index.json"}) {
     const std::string content = ReadFile(dir_ / "tiny" / file, 1 << 20);
     for (size_t i = 0; i < content.size(); ++i) {
       std::string damaged = content;
       damaged[i] ^= 0x04;
       File::Create(dir_ / "tiny" / file).Write(AsBytes(damaged));
-      EXPECT_THROW(
-          VerifyCheckpoint(Checkpoint::Open(dir_ / "tiny"), table, pool_, NoProgress()), Error)
+      EXPECT_THROW(VerifyCheckpoint(Checkpoint::Open(dir_ / "tiny"), table, pool_, NoProgress()),
+                   Error)
           << file << " byte " << i;
     }
     for (size_t size = 0; size < content.size(); ++size) {
       File::Create(dir_ / "tiny" / file).Write(AsBytes(content.substr(0, size)));
-      EXPECT_THROW(
-          VerifyCheckpoint(Checkpoint::Open(dir_ / "tiny"), table, pool_, NoProgress()), Error)
+      EXPECT_THROW(VerifyCheckpoint(Checkpoint::Open(dir_ / "tiny"), table, pool_, NoProgress()),
+                   Error)
           << file << " cut to " << size;
     }
     File::Create(dir_ / "tiny" / file).Write(AsBytes(content));

@@ -15,9 +15,8 @@ constexpr uint64_t kMaxJournalBytes = 1 << 16;
 
 Journal::Journal(const ControlPaths& paths, const JournalEntry& entry)
     : paths_(paths), undo_(paths.undo()) {
-  const json::object text = {{"format", 1},
-                             {"from", FormatSha256(entry.from)},
-                             {"to", FormatSha256(entry.to)}};
+  const json::object text = {
+      {"format", 1}, {"from", FormatSha256(entry.from)}, {"to", FormatSha256(entry.to)}};
   WriteFileAtomic(paths_.journal(), AsBytes(json::serialize(text)));
 }
 
@@ -35,9 +34,8 @@ std::optional<JournalEntry> Journal::Pending(const ControlPaths& paths) try {
   Throw(ErrorCode::kCorrupt, "read {}: {}", paths.journal().string(), error.what());
 }
 
-void Journal::RollBack(const ControlPaths& paths, const fs::path& directory) {
+void Journal::TakeBack(const ControlPaths& paths, const fs::path& directory) {
   UndoLog::Replay(paths.undo(), directory);
-  Discard(paths);
 }
 
 void Journal::Discard(const ControlPaths& paths) {

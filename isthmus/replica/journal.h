@@ -36,9 +36,10 @@ class Journal {
   // The change that a crash interrupted, if there is one. A journal that cannot be read (its write
   // is atomic, so the disk failed) is kCorrupt.
   static std::optional<JournalEntry> Pending(const ControlPaths& paths);
-  // Takes back everything recorded, below `directory`, and removes the journal. The caller verifies.
-  static void RollBack(const ControlPaths& paths, const fs::path& directory);
-  // Removes the journal of a change that was committed.
+  // Takes back everything recorded, below `directory`. The caller verifies, then discards: until
+  // then a crash only means to take back again.
+  static void TakeBack(const ControlPaths& paths, const fs::path& directory);
+  // Removes the journal of a change that was committed or taken back.
   static void Discard(const ControlPaths& paths);
 
  private:

@@ -118,7 +118,8 @@ bool RecoverCheckpoint(const fs::path& checkpoint) {
   const ControlPaths paths(checkpoint);
   if (Exists(paths.state()) || !Journal::Pending(paths)) return false;
   const FileLock lock(paths.lock(), "checkpoint " + checkpoint.string());
-  Journal::RollBack(paths, checkpoint);
+  Journal::TakeBack(paths, checkpoint);
+  Journal::Discard(paths);
   return true;
 }
 
@@ -138,7 +139,8 @@ PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directo
     try {
       ApplyChain(checkpoint, chain, &journal.undo(), pool, progress);
     } catch (...) {
-      Journal::RollBack(paths, directory);
+      Journal::TakeBack(paths, directory);
+      Journal::Discard(paths);
       RemoveControl(paths);
       throw;
     }

@@ -19,15 +19,16 @@ struct PatchFileResult {
   std::vector<std::string> notes;
 };
 
-// Applies the patch file to `checkpoint` in place. The base is hashed first: a wrong one is refused
-// (kCorrupt, naming both digests) before the first byte is written. Journaled: a call that a crash
-// interrupted is taken back by the next one on this checkpoint (RecoverCheckpoint).
-PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& checkpoint,
+// Applies the patch file to the checkpoint in `directory`, in place. The base is hashed first: a
+// wrong one is refused (kCorrupt, naming both digests) before the first byte is written. Journaled:
+// a call that a crash interrupted is taken back by the next one on this checkpoint
+// (RecoverCheckpoint).
+PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directory,
                                   ThreadPool& pool, Progress& progress);
 
 // Writes the result to the new directory `out` instead (kConflict if it exists). It appears whole
 // or not at all.
-PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& checkpoint, const fs::path& out,
+PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& directory, const fs::path& out,
                              ThreadPool& pool, Progress& progress);
 
 // Takes back what an interrupted ApplyPatchInPlace left; returns whether there was anything.

@@ -27,8 +27,8 @@ struct Plan {
 
 // The cheapest chain from `held` (kNoVersion: nothing) to `target` over the payloads of
 // `manifests` (of one run, any order), without those in `unusable`. The price of a payload is its
-// bytes plus kPassPriceBytes (nothing for an empty version); equal prices prefer fewer payloads, then patches over anchors.
-// nullopt if no chain exists. An empty plan if held == target.
+// bytes plus kPassPriceBytes (nothing for an empty version); equal prices prefer fewer payloads,
+// then patches over anchors. nullopt if no chain exists. An empty plan if held == target.
 std::optional<Plan> MakePlan(const std::vector<board::Manifest>& manifests,
                              board::VersionNumber held, board::VersionNumber target,
                              const std::set<PlannedPayload>& unusable = {});

@@ -15,7 +15,9 @@ using board::VersionNumber;
 
 constexpr uint64_t kGigabyte = 1'000'000'000;
 
-Payload Anchor(uint64_t bytes) { return {PayloadKind::kAnchor, kNoVersion, "", {{"k", bytes, {}, "f"}}}; }
+Payload Anchor(uint64_t bytes) {
+  return {PayloadKind::kAnchor, kNoVersion, "", {{"k", bytes, {}, "f"}}};
+}
 Payload PatchFrom(VersionNumber base, uint64_t bytes) {
   return {PayloadKind::kPatch, base, "direct", {{"k", bytes, {}, ""}}};
 }
@@ -45,7 +47,9 @@ TEST(PlannerTest, PatchesLeadFromTheHeldVersionToTheTarget) {
   EXPECT_EQ(MakePlan(FiveVersions(), 2, 4)->fetch_bytes, 2 * kGigabyte);
 }
 
-TEST(PlannerTest, NothingIsNeededToStay) { EXPECT_EQ(ChainOf(MakePlan(FiveVersions(), 3, 3)), Chain()); }
+TEST(PlannerTest, NothingIsNeededToStay) {
+  EXPECT_EQ(ChainOf(MakePlan(FiveVersions(), 3, 3)), Chain());
+}
 
 TEST(PlannerTest, FromNothingAnAnchorComesFirst) {
   EXPECT_EQ(ChainOf(MakePlan(FiveVersions(), kNoVersion, 3)), (Chain{{1, 0}, {2, 0}, {3, 0}}));
@@ -98,11 +102,13 @@ std::optional<uint64_t> BruteForce(const std::vector<Manifest>& run, VersionNumb
   if (at == target) return 0;
   for (const Manifest& manifest : run) {
     for (const Payload& payload : manifest.payloads) {
-      const bool usable = payload.kind == PayloadKind::kPatch ? payload.base == at && at != kNoVersion
-                                                              : at == kNoVersion;
+      const bool usable = payload.kind == PayloadKind::kPatch
+                              ? payload.base == at && at != kNoVersion
+                              : at == kNoVersion;
       if (!usable) continue;
       const auto rest = BruteForce(run, manifest.version, target);
-      if (rest) best = std::min(best.value_or(UINT64_MAX), *rest + payload.bytes() + kPassPriceBytes);
+      if (rest)
+        best = std::min(best.value_or(UINT64_MAX), *rest + payload.bytes() + kPassPriceBytes);
     }
   }
   return best;

@@ -59,8 +59,9 @@ void Replica::Recover() {
   if (pending && state_ && state_->digest == pending->to) {
     Journal::Discard(paths_);
   } else if (pending) {
-    Journal::RollBack(paths_, directory_);
+    Journal::TakeBack(paths_, directory_);
     VerifyOrForget("took back the change that a crash had interrupted");
+    Journal::Discard(paths_);
   } else if (state_ && state_->boot_id != BootId()) {
     VerifyOrForget("verified after a reboot");
   }

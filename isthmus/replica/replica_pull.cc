@@ -88,8 +88,7 @@ std::string Describe(const std::vector<Manifest>& manifests, const PlannedPayloa
 
 }  // namespace
 
-PullResult Replica::Pull(const board::Board& board, const std::string& run,
-                         VersionNumber version) {
+PullResult Replica::Pull(const board::Board& board, const std::string& run, VersionNumber version) {
   CheckFollows(board, run);
   PullResult result;
   result.from = state_ ? state_->version : kNoVersion;
@@ -147,9 +146,9 @@ Replica::Manifests Replica::ReadManifests(const board::Board& board, const std::
     }
     if (!manifest) break;
     if (version == held && manifest->digest != state_->digest) {
-      Throw(ErrorCode::kCorrupt, "pull into {}: it holds version {} with digest {}, the log says {}",
-            directory_.string(), held, FormatSha256(state_->digest),
-            FormatSha256(manifest->digest));
+      Throw(
+          ErrorCode::kCorrupt, "pull into {}: it holds version {} with digest {}, the log says {}",
+          directory_.string(), held, FormatSha256(state_->digest), FormatSha256(manifest->digest));
     }
     manifests.push_back(std::move(*manifest));
     if (forward ? version == held : HasAnchor(manifests.back(), unusable)) break;
@@ -184,8 +183,11 @@ void Replica::Advance(const board::Board& board, const Manifests& manifests, con
 
 void Replica::TakeBack() {
   try {
-    Journal::RollBack(paths_, directory_);
+    // The state may have been written before the failure: then it would speak of bytes that go.
+    if (ReadState(paths_) != state_) RemoveFile(paths_.state());
+    Journal::TakeBack(paths_, directory_);
     VerifyOrForget("took back a change that failed");
+    Journal::Discard(paths_);
   } catch (const Error& error) {
     // The journal stays: the next start goes on from there. Until then, at no version.
     state_.reset();
@@ -207,7 +209,7 @@ tensor::VersionTable Replica::StageAnchor(const board::Board& board, const Manif
       FetchPart(board.store(), part, paths_.stage() / part.path, progress_);
     });
   }
-  const tensor::VersionTable table =
+  tensor::VersionTable table =
       tensor::DigestCheckpoint(tensor::Checkpoint::Open(paths_.stage()), pool_, progress_);
   if (table.Digest() != manifest.digest) {
     Throw(ErrorCode::kCorrupt, "verify anchor of version {}: digest {}, the log says {}",
@@ -220,9 +222,8 @@ void Replica::Seed(const board::Board& board, const Manifests& manifests, const 
   const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
   const PlannedPayload& anchor = plan.payloads.front();
   tensor::VersionTable table;
-  BlamePayload(anchor, [&] {
-    table = StageAnchor(board, ManifestOf(manifests, anchor.version), anchor);
-  });
+  BlamePayload(anchor,
+               [&] { table = StageAnchor(board, ManifestOf(manifests, anchor.version), anchor); });
   if (plan.payloads.size() > 1) {
     FetchedPatches fetched(paths_.fetch());
     FetchChain(board, manifests, std::span(plan.payloads).subspan(1), pool_, progress_, &fetched);

@@ -19,6 +19,7 @@ constexpr uint64_t kMaxSwapBytes = uint64_t{1} << 28;
 
 std::vector<std::string> FilesOf(const VersionTable& table) {
   std::vector<std::string> files;
+  files.reserve(table.shards.size() + table.files.size());
   for (const auto& shard : table.shards) files.push_back(shard.file);
   for (const auto& file : table.files) files.push_back(file.path);
   std::ranges::sort(files);
@@ -41,7 +42,7 @@ void MoveIn(const fs::path& staged, const fs::path& place) {
 void GoForward(const ControlPaths& paths, const fs::path& directory, const json::object& swap) {
   RemoveFile(paths.state());
   for (const json::value& file : swap.at("files").as_array()) {
-    const std::string_view name = file.as_string();
+    const std::string_view name(file.as_string());
     MoveIn(paths.stage() / name, directory / name);
   }
   for (const json::value& file : swap.at("removed").as_array()) {
@@ -59,7 +60,8 @@ void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaS
             const VersionTable& table, const std::optional<VersionTable>& old_table) {
   const std::vector<std::string> files = FilesOf(table);
   std::vector<std::string> removed;
-  if (old_table) std::ranges::set_difference(FilesOf(*old_table), files, std::back_inserter(removed));
+  if (old_table)
+    std::ranges::set_difference(FilesOf(*old_table), files, std::back_inserter(removed));
   WriteFileAtomic(paths.table(state.digest), table.Serialize());
   const json::object swap = {{"format", 1},
                              {"state", json::parse(state.Serialize())},

@@ -76,8 +76,9 @@ void WriteState(const ControlPaths& paths, const ReplicaState& state,
   WriteFileAtomic(table_path, table.Serialize());
   WriteFileAtomic(paths.state(), AsBytes(state.Serialize()));
   for (const auto& entry : fs::directory_iterator(paths.root)) {
+    std::error_code ignored;  // a leftover costs space only
     if (entry.path().extension() == ".table" && entry.path() != table_path) {
-      RemoveFile(entry.path());
+      fs::remove(entry.path(), ignored);
     }
   }
 }

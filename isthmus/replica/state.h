@@ -17,7 +17,7 @@ struct ControlPaths {
 
   fs::path root;
   fs::path lock() const { return root / "lock"; }
-  fs::path state() const { return root / "state.json"; }      // the version held; absent: none
+  fs::path state() const { return root / "state.json"; }  // the version held; absent: none
   fs::path table(const Sha256Digest& digest) const { return root / (digest.Hex() + ".table"); }
   fs::path journal() const { return root / "journal.json"; }  // exists while shards are changing
   fs::path undo() const { return root / "undo.log"; }
@@ -37,7 +37,7 @@ struct ReplicaState {
   std::string boot_id;
 
   std::string Serialize() const;
-  static ReplicaState Parse(std::string_view json);  // kCorrupt
+  static ReplicaState Parse(std::string_view text);  // kCorrupt
   bool operator==(const ReplicaState&) const = default;
 };
 

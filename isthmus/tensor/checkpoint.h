@@ -49,7 +49,7 @@ class Checkpoint {
 
   const fs::path& directory() const { return directory_; }
   const std::vector<Shard>& shards() const { return shards_; }
-  const std::vector<Tensor>& tensors() const { return tensors_; }    // by name, byte order
+  const std::vector<Tensor>& tensors() const { return tensors_; }       // by name, byte order
   const std::vector<OtherFile>& other_files() const { return files_; }  // by path
   // nullptr if there is no such tensor.
   const Tensor* Find(std::string_view name) const;

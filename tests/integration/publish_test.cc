@@ -108,7 +108,8 @@ TEST_F(PublishTest, OneSessionPublishesManyVersionsInOneEpoch) {
 TEST_F(PublishTest, AnotherSessionWithTheSameBaselineIsRefusedWhileOneIsOpen) {
   board::Board board = OpenBoard();
   const publish::Publisher publisher(board, "run", dir_ / "baseline", pool_, NoProgress());
-  ExpectError(ErrorCode::kConflict, [&] { Publish(); }, "another process is using it");
+  ExpectError(
+      ErrorCode::kConflict, [&] { Publish(); }, "another process is using it");
 }
 
 TEST_F(PublishTest, AWriterThatWasSupersededCommitsNothing) {

@@ -27,8 +27,7 @@ TEST_F(PullTest, EveryVersionIsReachedFromEveryOther) {
 TEST_F(PullTest, AChainIsFoldedInOnePull) {
   PublishSteps(4);
   Pull("replica", 1);
-  EXPECT_EQ(Pull("replica", 4).chain,
-            (std::vector<std::string>{"patch 2", "patch 3", "patch 4"}));
+  EXPECT_EQ(Pull("replica", 4).chain, (std::vector<std::string>{"patch 2", "patch 3", "patch 4"}));
   EXPECT_EQ(Pull("fresh", 4).chain,
             (std::vector<std::string>{"anchor 1", "patch 2", "patch 3", "patch 4"}));
   ExpectIsSource("replica", 4);
@@ -49,7 +48,8 @@ TEST_F(PullTest, FilesThatChangeComeAndGoFollow) {
 
 TEST_F(PullTest, AMissingVersionOrRunIsNotFound) {
   PublishSteps(1);
-  ExpectError(ErrorCode::kNotFound, [&] { Pull("replica", 2); }, "no such version");
+  ExpectError(
+      ErrorCode::kNotFound, [&] { Pull("replica", 2); }, "no such version");
   const board::Board board = OpenBoard();
   Replica replica(dir_ / "replica", pool_, NoProgress());
   ExpectError(ErrorCode::kNotFound, [&] { replica.Pull(board, "other", 1); });
@@ -58,7 +58,8 @@ TEST_F(PullTest, AMissingVersionOrRunIsNotFound) {
 TEST_F(PullTest, ADirectoryWithForeignFilesIsRefused) {
   PublishSteps(1);
   dir_.Write("replica/thesis.tex", "precious");
-  ExpectError(ErrorCode::kInvalid, [&] { Pull("replica", 1); }, "holds files but no replica");
+  ExpectError(
+      ErrorCode::kInvalid, [&] { Pull("replica", 1); }, "holds files but no replica");
 }
 
 TEST_F(PullTest, AReplicaOfAnotherRunIsRefused) {
@@ -68,14 +69,16 @@ TEST_F(PullTest, AReplicaOfAnotherRunIsRefused) {
   publish::Publisher(board, "run-b", dir_ / "baseline-b", pool_, NoProgress())
       .Publish(dir_ / "source-1", {});
   Replica replica(dir_ / "replica", pool_, NoProgress());
-  ExpectError(ErrorCode::kInvalid, [&] { replica.Pull(board, "run-b", 1); }, "follows run run");
+  ExpectError(
+      ErrorCode::kInvalid, [&] { replica.Pull(board, "run-b", 1); }, "follows run run");
 }
 
 TEST_F(PullTest, ADamagedPayloadIsRefusedAndTheReplicaStays) {
   PublishSteps(2);
   Pull("replica", 1);
   Damage(PartOf(2));
-  ExpectError(ErrorCode::kCorrupt, [&] { Pull("replica", 2); }, "fetch");
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Pull("replica", 2); }, "fetch");
   ExpectIsSource("replica", 1);
   EXPECT_EQ(Replica(dir_ / "replica", pool_, NoProgress()).state()->version, 1U);
 }
@@ -110,7 +113,8 @@ TEST_F(PullTest, AnInterruptedChangeIsTakenBackByTheNextOpen) {
   {  // What a crash in the middle of an in-place change leaves.
     replica::Journal journal(paths, {Sha256(AsBytes("from")), Sha256(AsBytes("to"))});
     const std::string content = ReadFile(dir_ / "replica" / file, 1 << 30);
-    journal.undo().RecordBytes(file, content.size() - 4, AsBytes(content.substr(content.size() - 4)));
+    journal.undo().RecordBytes(file, content.size() - 4,
+                               AsBytes(content.substr(content.size() - 4)));
     File::OpenReadWrite(dir_ / "replica" / file).WriteAt(content.size() - 4, AsBytes("XXXX"));
   }
   {
@@ -189,8 +193,9 @@ TEST_F(PullTest, ADamagedStateFileMeansNoVersion) {
 
 TEST_F(PullTest, ASecondOpenOfAReplicaIsRefused) {
   const Replica replica(dir_ / "replica", pool_, NoProgress());
-  ExpectError(ErrorCode::kConflict, [&] { Replica(dir_ / "replica", pool_, NoProgress()); },
-              "another process is using it");
+  ExpectError(
+      ErrorCode::kConflict, [&] { Replica(dir_ / "replica", pool_, NoProgress()); },
+      "another process is using it");
 }
 
 }  // namespace

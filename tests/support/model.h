@@ -81,6 +81,7 @@ struct Model {
 
   void WriteShard(const fs::path& path, const std::vector<const ModelTensor*>& members) const {
     std::vector<tensor::TensorInfo> infos;
+    infos.reserve(members.size());
     for (const ModelTensor* member : members) {
       infos.push_back({member->name, member->dtype, member->shape, 0, 0});
     }
