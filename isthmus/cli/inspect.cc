@@ -199,18 +199,25 @@ void InspectFile(const fs::path& path, Context& context) {
   const std::string_view text = AsText(map.bytes());
   if (text.starts_with(codec::kPartMagic)) return InspectPatch(path, context);
   if (text.starts_with('{')) return InspectManifest(std::string(text), context);
-  Throw(ErrorCode::kInvalid, "inspect {}: neither a patch nor a manifest", path.string());
+  Throw(ErrorCode::kInvalid, "neither a patch nor a manifest");
+}
+
+void InspectPath(const fs::path& path, Context& context) {
+  if (!Exists(path)) Throw(ErrorCode::kNotFound, "does not exist");
+  if (!fs::is_directory(path)) return InspectFile(path, context);
+  if (Exists(path / "board.json")) return InspectBoard(path.string(), context);
+  if (Exists(replica::ControlPaths(path).root)) return InspectReplica(path, context);
+  InspectCheckpoint(path, context);
 }
 
 void RunInspect(const InspectOptions& options, Context& context) {
   if (options.build) return InspectBuild(context);
   if (options.path.empty()) Throw(ErrorCode::kInvalid, "inspect: name PATH or --build");
-  const fs::path path = options.path;
-  if (!Exists(path)) Throw(ErrorCode::kNotFound, "inspect {}: does not exist", path.string());
-  if (!fs::is_directory(path)) return InspectFile(path, context);
-  if (Exists(path / "board.json")) return InspectBoard(options.path, context);
-  if (Exists(replica::ControlPaths(path).state())) return InspectReplica(path, context);
-  InspectCheckpoint(path, context);
+  try {
+    InspectPath(options.path, context);
+  } catch (const Error& error) {
+    throw error.Annotated("inspect " + options.path);
+  }
 }
 
 }  // namespace

@@ -71,6 +71,8 @@ int Run(CLI::App& app, Context& context, int argc, char** argv) {
     return Fail(context, error);
   } catch (const std::filesystem::filesystem_error& error) {
     return Fail(context, Error(ErrorCode::kUnavailable, error.what()));
+  } catch (const std::system_error& error) {  // fmt: standard output cannot be written
+    return Fail(context, Error(ErrorCode::kUnavailable, error.what()));
   } catch (const std::exception& error) {
     return Fail(context, Error(ErrorCode::kInternal, error.what()));
   }
@@ -83,5 +85,7 @@ int main(int argc, char** argv) {
                "isthmus");
   Context context;
   Declare(app, context);
-  return Run(app, context, argc, argv);
+  const int code = Run(app, context, argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return Fail(context, Error(ErrorCode::kUnavailable, "write standard output: it was cut off"));
 }

@@ -14,6 +14,12 @@ namespace isthmus::cli {
 namespace {
 
 using Problems = std::vector<std::string>;
+
+// What verify reports. Anything else (no room, no permission) says nothing about the bytes.
+bool IsFinding(const Error& error) {
+  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
+}
+
 using tensor::VersionTable;
 
 struct VerifyOptions {
@@ -82,10 +88,27 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
                               replica::ReadTable(paths, state->digest), context.pool(),
                               *context.progress);
   } catch (const Error& error) {
+    if (!IsFinding(error)) throw;
     return {error.what()};
   }
   return {};
 }
+
+// Where one payload object after another is fetched to; removed at the end.
+class ScratchFile {
+ public:
+  ScratchFile() : path_(fs::temp_directory_path() / ("isthmus-verify-" + RandomId())) {}
+  ~ScratchFile() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
 
 void VerifyPart(const board::Board& board, const board::PayloadPart& part, bool anchor, bool deep,
                 const fs::path& scratch) {
@@ -108,6 +131,7 @@ void VerifyVersion(const board::Board& board, const board::Manifest& manifest, b
       try {
         VerifyPart(board, part, payload.kind == board::PayloadKind::kAnchor, deep, scratch);
       } catch (const Error& error) {
+        if (!IsFinding(error)) throw;
         problems->push_back(fmt::format("version {}: {}", manifest.version, error.what()));
       }
     }
@@ -121,20 +145,20 @@ Problems VerifyBoard(const VerifyOptions& options, Context& context) {
     Throw(ErrorCode::kNotFound, "verify run {} on {}: no such run", options.board.run,
           options.board.board);
   }
-  const fs::path scratch = fs::temp_directory_path() / ("isthmus-verify-" + RandomId());
+  const ScratchFile scratch;
   Problems problems;
   const ProgressScope scope(*context.progress, "versions", head);
   for (board::VersionNumber version = head; version != board::kNoVersion; --version) {
     context.progress->Advance(1);
     try {
       const auto manifest = board.Read(options.board.run, version);
-      if (manifest) VerifyVersion(board, *manifest, options.deep, scratch, &problems);
+      if (manifest) VerifyVersion(board, *manifest, options.deep, scratch.path(), &problems);
       if (!manifest) problems.push_back(fmt::format("version {}: no log entry", version));
     } catch (const Error& error) {
+      if (!IsFinding(error)) throw;
       problems.push_back(fmt::format("version {}: {}", version, error.what()));
     }
   }
-  RemoveFile(scratch);
   return problems;
 }
 

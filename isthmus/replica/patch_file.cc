@@ -43,6 +43,16 @@ class PatchFile {
     return chain;
   }
 
+  // ApplyChain, with errors that name the patch.
+  void Apply(const Checkpoint& checkpoint, const codec::Chain& chain, UndoLog* undo,
+             ThreadPool& pool, Progress& progress) const {
+    try {
+      ApplyChain(checkpoint, chain, undo, pool, progress);
+    } catch (const Error& error) {
+      throw error.Annotated(fmt::format("apply {}", path_.string()));
+    }
+  }
+
   PatchFileResult Result(const Checkpoint& checkpoint) const {
     map_.CheckIntact();
     PatchFileResult result;
@@ -57,7 +67,7 @@ class PatchFile {
     try {
       return codec::Part::Open(map_.bytes());
     } catch (const Error& error) {
-      throw error.Annotated(path_.string());
+      throw error.Annotated(fmt::format("read {}", path_.string()));
     }
   }
 
@@ -137,7 +147,7 @@ PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directo
     const FileLock lock(paths.lock(), "checkpoint " + directory.string());
     Journal journal(paths, {chain.base().Digest(), chain.result().Digest()});
     try {
-      ApplyChain(checkpoint, chain, &journal.undo(), pool, progress);
+      file.Apply(checkpoint, chain, &journal.undo(), pool, progress);
     } catch (...) {
       Journal::TakeBack(paths, directory);
       Journal::Discard(paths);
@@ -166,7 +176,7 @@ PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& directory, c
   const BuildDirectory build(place);
   CopyCheckpoint(source, build.path(), pool, progress);
   const Checkpoint copy = Checkpoint::Open(build.path(), Access::kReadWrite);
-  ApplyChain(copy, chain, nullptr, pool, progress);
+  file.Apply(copy, chain, nullptr, pool, progress);
   if (std::rename(build.path().c_str(), place.c_str()) != 0) {
     ThrowErrno(errno, "move into place", place.string());
   }

@@ -72,7 +72,8 @@ void Replica::VerifyOrForget(const std::string& why) {
   try {
     Verify();
     state_->boot_id = BootId();
-    WriteState(paths_, *state_, table_);
+    // Written only if it says something new: the disk may be full.
+    if (ReadState(paths_) != state_) WriteState(paths_, *state_, table_);
     notes_.push_back(why);
   } catch (const Error& error) {
     if (!MeansDamage(error)) throw;

@@ -233,8 +233,7 @@ void Replica::Seed(const board::Board& board, const Manifests& manifests, const 
     table = chain.result();
   }
   const ReplicaState next = StateFor(board, target);
-  SwapIn(paths_, directory_, next, table,
-         state_ ? std::optional<tensor::VersionTable>(table_) : std::nullopt);
+  SwapIn(paths_, directory_, next, table);
   state_ = next;
   table_ = std::move(table);
 }

@@ -17,15 +17,6 @@ using tensor::VersionTable;
 
 constexpr uint64_t kMaxSwapBytes = uint64_t{1} << 28;
 
-std::vector<std::string> FilesOf(const VersionTable& table) {
-  std::vector<std::string> files;
-  files.reserve(table.shards.size() + table.files.size());
-  for (const auto& shard : table.shards) files.push_back(shard.file);
-  for (const auto& file : table.files) files.push_back(file.path);
-  std::ranges::sort(files);
-  return files;
-}
-
 json::array ToJson(const std::vector<std::string>& names) {
   return json::array(names.begin(), names.end());
 }
@@ -57,11 +48,10 @@ void GoForward(const ControlPaths& paths, const fs::path& directory, const json:
 }  // namespace
 
 void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaState& state,
-            const VersionTable& table, const std::optional<VersionTable>& old_table) {
+            const VersionTable& table) {
   const std::vector<std::string> files = FilesOf(table);
   std::vector<std::string> removed;
-  if (old_table)
-    std::ranges::set_difference(FilesOf(*old_table), files, std::back_inserter(removed));
+  std::ranges::set_difference(FilesOfKeptTables(paths), files, std::back_inserter(removed));
   WriteFileAtomic(paths.table(state.digest), table.Serialize());
   const json::object swap = {{"format", 1},
                              {"state", json::parse(state.Serialize())},

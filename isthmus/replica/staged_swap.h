@@ -11,18 +11,15 @@
 #ifndef ISTHMUS_REPLICA_STAGED_SWAP_H_
 #define ISTHMUS_REPLICA_STAGED_SWAP_H_
 
-#include <optional>
-
 #include "isthmus/replica/state.h"
 #include "isthmus/tensor/version_table.h"
 
 namespace isthmus::replica {
 
-// Steps 2 to 6 for the checkpoint in paths.stage(). `old_table` names the files of the version that
-// the directory held, if it held one; files that neither table names are left alone.
+// Steps 2 to 6 for the checkpoint in paths.stage(). Files of earlier versions (those that a table
+// in the control directory names) are removed; files that no table names are left alone.
 void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaState& state,
-            const tensor::VersionTable& table,
-            const std::optional<tensor::VersionTable>& old_table);
+            const tensor::VersionTable& table);
 
 // Goes forward from step 3 if a crash left swap.json; else does nothing. Returns whether it did.
 bool FinishSwap(const ControlPaths& paths, const fs::path& directory);

@@ -1,6 +1,8 @@
 #include "isthmus/replica/state.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <set>
 
 #include "isthmus/base/error.h"
 
@@ -12,6 +14,7 @@ namespace json = boost::json;
 constexpr uint64_t kStateFormat = 1;
 constexpr uint64_t kMaxStateBytes = 1 << 16;
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;
+constexpr std::string_view kTableSuffix = ".table";
 
 std::string Text(const json::object& object, std::string_view key) {
   return std::string(object.at(key).as_string());
@@ -77,10 +80,34 @@ void WriteState(const ControlPaths& paths, const ReplicaState& state,
   WriteFileAtomic(paths.state(), AsBytes(state.Serialize()));
   for (const auto& entry : fs::directory_iterator(paths.root)) {
     std::error_code ignored;  // a leftover costs space only
-    if (entry.path().extension() == ".table" && entry.path() != table_path) {
+    if (entry.path().extension() == kTableSuffix && entry.path() != table_path) {
       fs::remove(entry.path(), ignored);
     }
   }
+}
+
+std::vector<std::string> FilesOf(const tensor::VersionTable& table) {
+  std::vector<std::string> files;
+  files.reserve(table.shards.size() + table.files.size());
+  for (const auto& shard : table.shards) files.push_back(shard.file);
+  for (const auto& file : table.files) files.push_back(file.path);
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> FilesOfKeptTables(const ControlPaths& paths) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(paths.root)) {
+    if (entry.path().extension() != kTableSuffix) continue;
+    try {
+      const std::string bytes = ReadFile(entry.path(), kMaxTableBytes);
+      const std::vector<std::string> named = FilesOf(tensor::VersionTable::Parse(AsBytes(bytes)));
+      files.insert(named.begin(), named.end());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCorrupt) throw;  // a damaged table names nothing
+    }
+  }
+  return {files.begin(), files.end()};
 }
 
 tensor::VersionTable ReadTable(const ControlPaths& paths, const Sha256Digest& digest) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "isthmus/base/file.h"
 #include "isthmus/board/manifest.h"
@@ -52,6 +53,13 @@ std::optional<ReplicaState> ReadState(const ControlPaths& paths);
 // tables of other versions.
 void WriteState(const ControlPaths& paths, const ReplicaState& state,
                 const tensor::VersionTable& table);
+
+// Every file that a version whose table is still kept had: what the replica may remove when it
+// moves to another version, whatever became of its state. Sorted, unique.
+std::vector<std::string> FilesOfKeptTables(const ControlPaths& paths);
+
+// The files of a version: shards and others.
+std::vector<std::string> FilesOf(const tensor::VersionTable& table);
 
 // The table of a state, checked against its digest; kCorrupt or kNotFound.
 tensor::VersionTable ReadTable(const ControlPaths& paths, const Sha256Digest& digest);

@@ -56,6 +56,13 @@ void UndoUnits(ByteReader* body, const fs::path& path) {
   file.WriteAt(offset, range);
 }
 
+void UndoFile(const fs::path& path, ByteSpan old_content) {
+  // A file that the change never reached needs no room on what may be a full disk.
+  if (Exists(path) && DigestFile(path).sha256 == Sha256(old_content)) return;
+  CreateDirectories(path.parent_path());
+  WriteFileAtomic(path, old_content);
+}
+
 void UndoRecord(ByteSpan bytes, const fs::path& directory) {
   ByteReader body(bytes);
   const auto kind = static_cast<RecordKind>(body.U8());
@@ -70,8 +77,7 @@ void UndoRecord(ByteSpan bytes, const fs::path& directory) {
       return;
     }
     case RecordKind::kFile:
-      CreateDirectories(path.parent_path());
-      return WriteFileAtomic(path, body.Take(body.remaining()));
+      return UndoFile(path, body.Take(body.remaining()));
     case RecordKind::kNoFile:
       return RemoveFileAndEmptyParents(directory, name);
   }

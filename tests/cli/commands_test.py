@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import unittest
 
@@ -110,6 +111,13 @@ class CommandsTest(harness.CheckpointTest):
         runs.refused(self, 3, ["diff", self.dir / "nowhere", self.step(37), "-o", patch],
                      self.dir / "nowhere")
         self.assertEqual(list(self.dir.iterdir()), [])
+
+    def test_diff_does_not_put_its_patch_in_the_place_of_a_device_or_pipe(self):
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        runs.refused(self, 2, ["diff", self.step(37, "fp8"), self.step(38, "fp8"), "-o", pipe],
+                     pipe)
+        self.assertTrue(pipe.is_fifo())
 
     def test_apply_in_place_leaves_the_new_checkpoint_and_nothing_else(self):
         target = tampering.copy(self.step(37), self.dir / "target")

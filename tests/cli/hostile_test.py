@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import random
 import sys
 import unittest
@@ -150,6 +149,14 @@ class DamagedBoardTest(runs.RunTest):
         self.check_pull_fails(2, 3, "log/0000000003.json", "format 2", "reads 1")
         self.assertEqual(self.pull("replica", 2)["version"], 2)
 
+    def test_a_wrong_hint_of_the_newest_version_changes_nothing(self):
+        hint = self.board / "runs" / "r" / "head.json"
+        for text in ("", "{", "[]", '{"format":2,"version":3}', '{"format":1,"version":1}',
+                     '{"format":1,"version":9}', '{"format":1,"version":-1}'):
+            hint.write_text(text)
+            self.assertEqual(self.head(), 3)
+            self.assertEqual(self.pull("replica")["version"], 3)
+
     def test_a_damaged_log_entry_is_refused_and_named(self):
         payload = tampering.read_entry(self.board, "r", 1)["payloads"][0]
         outside = payload | {"parts": [payload["parts"][0] | {"path": "../outside"}]}
@@ -188,7 +195,8 @@ class DamagedBoardTest(runs.RunTest):
 
     def test_a_damaged_anchor_leaves_nothing_in_a_new_replica(self):
         tampering.flip_bit(self.part(1), 100_000)
-        runs.refused(self, 5, self.pull_arguments("new"), *tampering.part_keys(self.board, "r", 1)[:1])
+        key = tampering.part_keys(self.board, "r", 1)[0]
+        runs.refused(self, 5, self.pull_arguments("new"), key)
         self.assertEqual(harness.visible_files(self.dir / "new"), [])
 
     def test_a_lost_part_fails_only_the_versions_that_need_it(self):

@@ -3,7 +3,6 @@ completion."""
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -47,6 +46,7 @@ class OptionsTest(runs.RunTest):
 
     def pulled(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("{"), done.stdout)
         return json.loads(done.stdout)["version"]
 
     def test_every_long_option_comes_from_the_environment(self):
@@ -121,16 +121,19 @@ class OptionsTest(runs.RunTest):
     def test_wrong_usage_is_one_line_and_exit_code_2(self):
         publish = self.publish_arguments(self.step(37, "fp8"))
         for arguments, named in (
-                ([], "subcommand"), (["publsh"], "publsh"), (["diff"], "OLD"), (["log"], "--board"),
-                (["log", *self.run_options, "--runs", "r"], "--runs"), (["verify"], "--against"),
+                ([], "subcommand"), (["board"], "subcommand"), (["publsh"], "publsh"),
+                (["diff"], "OLD"), (["log"], "--board"), (["inspect"], "PATH"),
+                (["verify"], "--against"), (["completion", "fish"], "fish"),
+                (["log", *self.run_options, "--runs", "r"], "--runs"),
+                (["log", "--board", self.board, "--run", "../r"], "../r"),
+                (["log", "--board", "gopher://x", "--run", "r"], "gopher"),
                 ([*publish, "--step", "soon"], "--step"), ([*publish, "--meta", "x"], "--meta"),
                 ([*publish, "--meta", "=x"], "--meta"), ([*publish, "--encoding", "zip"], "zip"),
-                ([*publish, "--threads", "-1"], "threads"), ([*publish, "--threads", "x"], "threads"),
-                ([*publish, "--threads", "9999999999"], "threads"), (["inspect"], "PATH"),
-                (self.pull_arguments("x", "0"), "--version"), (["completion", "fish"], "fish"),
-                (self.pull_arguments("x", "newest"), "--version"),
-                (["log", "--board", "gopher://x", "--run", "r"], "gopher"),
-                (["log", "--board", self.board, "--run", "../r"], "../r"), (["board"], "subcommand")):
+                ([*publish, "--threads", "-1"], "--threads"),
+                ([*publish, "--threads", "x"], "--threads"),
+                ([*publish, "--threads", "9999999999"], "--threads"),
+                (self.pull_arguments("x", "0"), "--version"),
+                (self.pull_arguments("x", "newest"), "--version")):
             with self.subTest(arguments=" ".join(map(str, arguments))):
                 done = harness.run(*arguments, "--json", expect=None)
                 self.assertIn(named, runs.assert_one_line(self, done, 2))
@@ -151,6 +154,14 @@ class OptionsTest(runs.RunTest):
                              "--board", self.board, "--run", "../../../evil", "--json")
         runs.assert_one_line(self, done, 2)
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["baseline", "board"])
+
+    def test_an_empty_name_of_a_replica_is_refused_and_no_file_is_made(self):
+        here = self.dir / "here"
+        here.mkdir()
+        (here / "config.json").write_text("precious")
+        done = runs.run_with({}, "pull", *self.run_options, "--replica", "", "--json", cwd=here)
+        runs.assert_one_line(self, done, 2)
+        self.assertEqual(os.listdir(here), ["config.json"])
 
     def test_the_version_and_the_help_are_printed(self):
         self.assertRegex(harness.run("--version").stdout, r"\Aisthmus \d+\.\d+\.\d+\n\Z")

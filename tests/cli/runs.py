@@ -24,6 +24,7 @@ def assert_one_line(test, done, code):
     """A failure: an exit code, one line on standard error, the same as JSON on standard output."""
     shown = f"exit {done.returncode}\n{done.stdout}{done.stderr}"
     test.assertEqual(done.returncode, code, shown)
+    test.assertTrue(done.stdout.startswith('{"error":'), shown)
     error = json.loads(done.stdout)["error"]
     test.assertEqual(sorted(error), ["code", "message"])
     test.assertIn(error["code"], CODES[code])

@@ -72,7 +72,7 @@ def write_shard(path, shard):
 
 
 def merge_shards(source, destination):
-    """A copy of a checkpoint with all tensors in a single shard, model.safetensors, and no index."""
+    """A copy of a checkpoint with all its tensors in model.safetensors, without an index."""
     checkpoint = copy(source, destination)
     tensors = {}
     for file, shard in read_shards(checkpoint).items():
