@@ -36,7 +36,10 @@ struct BoardOptions {
   std::string board;
   std::string run;
 
-  board::Board Open() const { return board::Board::Open(board::OpenStore(board)); }
+  board::Board Open() const {
+    board::CheckRunName(run);
+    return board::Board::Open(board::OpenStore(board));
+  }
 };
 // `required` false: for commands that have another mode.
 void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required = true);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "isthmus/cli/command.h"
@@ -16,10 +17,17 @@ using isthmus::cli::Context;
 // More than the cores of any machine that this was written for; each costs a stack and buffers.
 constexpr int kMaxThreads = 1024;
 
-// Every long option also comes from ISTHMUS_<NAME>.
+// Every long option also comes from ISTHMUS_<NAME>, except those that would change what a command
+// does rather than how: --help, the program's --version, and what verify is to look at.
+bool HasEnvironment(const CLI::App& app, const std::string& option) {
+  if (option == "help") return false;
+  if (option == "version") return app.get_parent() != nullptr;
+  return app.get_name() != "verify" || (option != "replica" && option != "against");
+}
+
 void NameEnvironment(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
+    if (option->get_lnames().empty() || !HasEnvironment(app, option->get_lnames()[0])) continue;
     std::string name = "ISTHMUS_" + option->get_lnames()[0];
     std::ranges::transform(name, name.begin(), [](unsigned char c) {
       return c == '-' ? '_' : static_cast<char>(std::toupper(c));
@@ -33,7 +41,9 @@ void Declare(CLI::App& app, Context& context) {
   app.require_subcommand(1);
   app.fallthrough();
   app.set_version_flag("--version", "isthmus " ISTHMUS_VERSION);
-  app.set_config("--config", "", "Read options from a TOML file; the command line wins");
+  const char* config = std::getenv("ISTHMUS_CONFIG");  // NOLINT(concurrency-mt-unsafe)
+  app.set_config("--config", config == nullptr ? "" : config,
+                 "Read options from a TOML file; the command line wins", config != nullptr);
   app.add_flag("--json", context.json, "Print one JSON object instead of text");
   app.add_option("--threads", context.threads, "Threads to use (0: one per core)")
       ->check(CLI::Range(0, kMaxThreads))
@@ -51,12 +61,24 @@ void Declare(CLI::App& app, Context& context) {
 }
 
 int Fail(const Context& context, const Error& error) {
-  fmt::print(stderr, "isthmus: {}\n", error.what());
+  const std::string message = isthmus::cli::OneLine(error.what());
+  fmt::print(stderr, "isthmus: {}\n", message);
   if (context.json) {
     isthmus::cli::PrintJson(
-        {{"error", {{"code", isthmus::ErrorCodeName(error.code())}, {"message", error.what()}}}});
+        {{"error", {{"code", isthmus::ErrorCodeName(error.code())}, {"message", message}}}});
   }
   return isthmus::cli::ExitCode(error.code());
+}
+
+// A failure of the command line itself. What could not be understood is often the better message
+// than what is missing because of it.
+Error UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining();
+  const bool command_missing = app.get_subcommands().empty();
+  if (command_missing && !unknown.empty()) {
+    return {ErrorCode::kInvalid, fmt::format("read command {}: unknown; see --help", unknown[0])};
+  }
+  return {ErrorCode::kInvalid, error.what()};
 }
 
 int Run(CLI::App& app, Context& context, int argc, char** argv) {
@@ -66,7 +88,7 @@ int Run(CLI::App& app, Context& context, int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return Fail(context, Error(ErrorCode::kInvalid, error.what()));
+    return Fail(context, UsageError(app, error));
   } catch (const Error& error) {
     return Fail(context, error);
   } catch (const std::filesystem::filesystem_error& error) {
@@ -85,6 +107,10 @@ int main(int argc, char** argv) {
                "isthmus");
   Context context;
   Declare(app, context);
+  // Known before parsing, which may fail.
+  context.json = std::any_of(argv, argv + argc, [](const char* argument) {
+    return std::string_view(argument) == "--json";
+  });
   const int code = Run(app, context, argc, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   return Fail(context, Error(ErrorCode::kUnavailable, "write standard output: it was cut off"));

@@ -1,11 +1,25 @@
 #include "isthmus/cli/output.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <cstdio>
 
 namespace isthmus::cli {
+namespace {
+
+void ReplaceFirstInvalidByte(std::string* text) {
+  size_t valid = 0;
+  // The longest valid prefix: a character has at most four bytes.
+  for (size_t end = 1; end <= text->size(); ++end) {
+    if (simdjson::validate_utf8(text->data(), end)) valid = end;
+    if (end > valid + 4) break;
+  }
+  (*text)[valid] = '?';
+}
+
+}  // namespace
 
 int ExitCode(ErrorCode code) {
   switch (code) {
@@ -51,6 +65,15 @@ std::string FormatPercent(double fraction) { return fmt::format("{:.4f} %", frac
 
 std::string FormatSeconds(double seconds) {
   return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1000) : fmt::format("{:.2f} s", seconds);
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  while (!simdjson::validate_utf8(line)) ReplaceFirstInvalidByte(&line);
+  return line;
 }
 
 void Facts::Print() const {

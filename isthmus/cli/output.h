@@ -26,6 +26,9 @@ std::string FormatBytes(uint64_t bytes);
 std::string FormatPercent(double fraction);
 std::string FormatSeconds(double seconds);
 
+// A text as one line of UTF-8: control characters and bytes that are no UTF-8 become "?".
+std::string OneLine(std::string_view text);
+
 // Rows of "label  value" with the values aligned.
 class Facts {
  public:

@@ -23,6 +23,9 @@ struct DiffOptions {
 // Writes the part under a temporary name, then renames it: a patch file is whole or absent.
 uint64_t WritePart(codec::PartBuilder* part, const codec::VersionPair& versions,
                    const fs::path& path) {
+  if (Exists(path) && !fs::is_regular_file(path)) {
+    Throw(ErrorCode::kInvalid, "write {}: exists and is not a file", path.string());
+  }
   const fs::path temporary = path.string() + ".tmp-" + RandomId();
   try {
     File file = File::CreateNew(temporary);

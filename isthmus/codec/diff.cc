@@ -18,19 +18,28 @@ using tensor::VersionTable;
 // while the payloads in memory stay bounded.
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;
 
-std::optional<std::string> WhyTensorDiffers(const Checkpoint& base, const Checkpoint& next,
-                                            const Checkpoint::Tensor& tensor) {
-  const Checkpoint::Tensor* old = base.Find(tensor.info.name);
-  const std::string& name = tensor.info.name;
-  if (old == nullptr) return fmt::format("tensor {} is new", name);
-  if (old->info.dtype != tensor.info.dtype) {
-    return fmt::format("tensor {} changed dtype from {} to {}", name,
-                       tensor::DtypeName(old->info.dtype), tensor::DtypeName(tensor.info.dtype));
+std::optional<std::string> WhyTensorDiffers(const Checkpoint& base,
+                                            const tensor::TensorInfo& tensor) {
+  const Checkpoint::Tensor* old = base.Find(tensor.name);
+  if (old == nullptr) return fmt::format("tensor {} is new", tensor.name);
+  if (old->info.dtype != tensor.dtype) {
+    return fmt::format("tensor {} changed dtype from {} to {}", tensor.name,
+                       tensor::DtypeName(old->info.dtype), tensor::DtypeName(tensor.dtype));
   }
-  if (old->info.shape != tensor.info.shape) return fmt::format("tensor {} changed shape", name);
-  if (base.shards()[old->shard].file != next.shards()[tensor.shard].file ||
-      old->info.begin != tensor.info.begin) {
-    return fmt::format("tensor {} moved to another place or shard", name);
+  if (old->info.shape != tensor.shape) {
+    return fmt::format("tensor {} changed shape", tensor.name);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> WhyTensorsDiffer(const Checkpoint& base, const Checkpoint& next) {
+  for (const Checkpoint::Tensor& tensor : base.tensors()) {
+    if (next.Find(tensor.info.name) == nullptr) {
+      return fmt::format("tensor {} is gone", tensor.info.name);
+    }
+  }
+  for (const Checkpoint::Tensor& tensor : next.tensors()) {
+    if (auto why = WhyTensorDiffers(base, tensor.info)) return why;
   }
   return std::nullopt;
 }
@@ -50,12 +59,36 @@ std::optional<std::string> WhyShardsDiffer(const Checkpoint& base, const Checkpo
   return std::nullopt;
 }
 
-std::optional<std::string> WhyFilesDiffer(const Checkpoint& next) {
-  for (const Checkpoint::OtherFile& file : next.other_files()) {
-    if (file.bytes > kMaxFileBytes) {
-      return fmt::format("file {} has {} bytes, more than a patch can carry", file.path,
-                         file.bytes);
+// The tensors are the same, by name; so they stand at the same index.
+std::optional<std::string> WhyPlacesDiffer(const Checkpoint& base, const Checkpoint& next) {
+  for (size_t i = 0; i < next.tensors().size(); ++i) {
+    const Checkpoint::Tensor& old = base.tensors()[i];
+    const Checkpoint::Tensor& tensor = next.tensors()[i];
+    if (old.shard != tensor.shard || old.info.begin != tensor.info.begin) {
+      return fmt::format("tensor {} moved to another place or shard", tensor.info.name);
     }
+  }
+  return std::nullopt;
+}
+
+const Checkpoint::OtherFile* FindFile(const Checkpoint& checkpoint, const std::string& path) {
+  const auto at =
+      std::ranges::lower_bound(checkpoint.other_files(), path, {}, &Checkpoint::OtherFile::path);
+  return at != checkpoint.other_files().end() && at->path == path ? &*at : nullptr;
+}
+
+// A file that a patch could neither carry nor take back must be the same in both.
+std::optional<std::string> WhyLargeFilesDiffer(const Checkpoint& from, const Checkpoint& to) {
+  for (const Checkpoint::OtherFile& file : from.other_files()) {
+    if (file.bytes <= kMaxFileBytes) continue;
+    const Checkpoint::OtherFile* other = FindFile(to, file.path);
+    if (other != nullptr && other->bytes == file.bytes &&
+        DigestFile(from.directory() / file.path).sha256 ==
+            DigestFile(to.directory() / file.path).sha256) {
+      continue;
+    }
+    return fmt::format("file {} differs and has {} bytes, more than a patch can carry", file.path,
+                       file.bytes);
   }
   return std::nullopt;
 }
@@ -176,16 +209,11 @@ void AddChangedHeaders(const Checkpoint& next, const VersionTable& base_table,
 }  // namespace
 
 std::optional<std::string> WhyNoPatch(const Checkpoint& base, const Checkpoint& next) {
-  for (const Checkpoint::Tensor& tensor : base.tensors()) {
-    if (next.Find(tensor.info.name) == nullptr) {
-      return fmt::format("tensor {} is gone", tensor.info.name);
-    }
-  }
-  for (const Checkpoint::Tensor& tensor : next.tensors()) {
-    if (auto why = WhyTensorDiffers(base, next, tensor)) return why;
-  }
+  if (auto why = WhyTensorsDiffer(base, next)) return why;
   if (auto why = WhyShardsDiffer(base, next)) return why;
-  return WhyFilesDiffer(next);
+  if (auto why = WhyPlacesDiffer(base, next)) return why;
+  if (auto why = WhyLargeFilesDiffer(base, next)) return why;
+  return WhyLargeFilesDiffer(next, base);
 }
 
 DiffResult DiffCheckpoints(const Checkpoint& base, const Checkpoint& next, EncodingPolicy policy,

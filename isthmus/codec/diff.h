@@ -20,7 +20,8 @@ using EncodingPolicy = std::optional<Encoding>;
 
 // Why no patch can lead from one checkpoint to the other (a tensor lost, added, of another shape
 // or dtype, moved to another shard or place, a header of another length, a changed file above the
-// format's limit), in a phrase for the user; nullopt if one can. Reads names and sizes only.
+// format's limit), in a phrase for the user; nullopt if one can. Reads names and sizes only (and
+// the content of files above that limit).
 std::optional<std::string> WhyNoPatch(const tensor::Checkpoint& base,
                                       const tensor::Checkpoint& next);
 

@@ -188,7 +188,7 @@ TEST_F(DiffTest, AnotherShapeOrDtypeIsNamedAsTheReason) {
 
 TEST_F(DiffTest, AnotherShardOrHeaderLengthIsNamedAsTheReason) {
   model_.metadata = {{"format", "pt"}, {"a key that is rather long", "and its value"}};
-  EXPECT_THAT(WhyNot(), ::testing::HasSubstr("moved to another place"));
+  EXPECT_THAT(WhyNot(), ::testing::HasSubstr("changed its length"));
 }
 
 TEST_F(DiffTest, ComparingWhatNoPatchCanLeadToIsRefused) {

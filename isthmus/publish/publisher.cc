@@ -26,9 +26,15 @@ using tensor::Checkpoint;
 
 constexpr uint64_t kMaxWriterIdBytes = 256;
 
-// The id of the writer that last used this baseline; empty if there is none.
+// The id of the writer that last used this baseline; empty if there is none, or no readable one: it
+// only saves an epoch.
 std::string ReadWriterId(const fs::path& path) {
-  return Exists(path) ? ReadFile(path, kMaxWriterIdBytes) : std::string();
+  try {
+    return ReadFile(path, kMaxWriterIdBytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound && error.code() != ErrorCode::kCorrupt) throw;
+    return {};
+  }
 }
 
 // The dtype that most of the bytes have, as the view's name, for example "bf16".
@@ -76,6 +82,7 @@ Publisher::Publisher(board::Board& board, std::string run, const fs::path& basel
       progress_(progress),
       baseline_(baseline, pool, progress) {
   board::CheckRunName(run_);
+  baseline_.CheckFollows(board_, run_);
   head_ = board_.Head(run_);
   CatchUp(head_, &notes_);
 }
@@ -88,7 +95,7 @@ void Publisher::CatchUp(VersionNumber version, std::vector<std::string>* notes) 
 
 void Publisher::RebuildBaseline(std::vector<std::string>* notes) {
   notes->emplace_back("the baseline was damaged and has been rebuilt from the board");
-  baseline_.Forget();
+  baseline_.Clear();
   CatchUp(head_, notes);
 }
 

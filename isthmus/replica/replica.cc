@@ -25,6 +25,7 @@ bool HoldsFiles(const fs::path& directory) {
 }
 
 void PrepareDirectory(const fs::path& directory, const ControlPaths& paths) {
+  if (directory.empty()) Throw(ErrorCode::kInvalid, "open replica: the directory's name is empty");
   if (!Exists(paths.root) && HoldsFiles(directory)) {
     Throw(ErrorCode::kInvalid,
           "open replica {}: the directory holds files but no replica; name an empty or new one",
@@ -89,6 +90,13 @@ void Replica::Verify() {
 
 bool Replica::MeansDamage(const Error& error) {
   return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
+}
+
+void Replica::Clear() {
+  Forget();
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    if (entry.path() != paths_.root) RemoveTree(entry.path());
+  }
 }
 
 void Replica::Forget() {

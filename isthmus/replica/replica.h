@@ -64,6 +64,12 @@ class Replica {
   // Declares that the replica is at no version. Its files stay.
   void Forget();
 
+  // Forget, and removes every file beside the control directory, whoever put it there.
+  void Clear();
+
+  // kInvalid if the replica holds a version of another run or board.
+  void CheckFollows(const board::Board& board, const std::string& run) const;
+
  private:
   using Manifests = std::vector<board::Manifest>;  // newest first
 
@@ -73,7 +79,6 @@ class Replica {
   // Whether an error says that bytes are missing or wrong, rather than that a resource failed.
   static bool MeansDamage(const Error& error);
 
-  void CheckFollows(const board::Board& board, const std::string& run) const;
   Manifests ReadManifests(const board::Board& board, const std::string& run,
                           board::VersionNumber target,
                           const std::set<PlannedPayload>& unusable) const;

@@ -251,12 +251,16 @@ class DamagedBoardTest(runs.RunTest):
         harness.run(*pull)
         self.assert_replica("s", self.step(38, "fp8"))
 
-    def test_a_replica_that_lost_its_state_keeps_no_shard_of_the_version_it_held(self):
+    def test_a_replica_that_lost_its_state_or_table_keeps_no_shard_of_the_version_it_held(self):
         merged = tampering.merge_shards(self.step(40, "fp8"), self.dir / "merged")
         self.publish(merged)
-        (self.dir / "replica" / ".isthmus" / "state.json").unlink()
-        self.pull("replica", 4)
-        self.assert_replica("replica", merged)
+        control = self.dir / "replica" / ".isthmus"
+        for damage in ((control / "state.json").unlink,
+                       lambda: tampering.flip_bit(next(control.glob("*.table")), 300)):
+            self.pull("replica", 1)
+            damage()
+            self.pull("replica", 4)
+            self.assert_replica("replica", merged)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 happens to baselines and replicas that are not what they should be."""
 
 import json
+import os
 import shutil
 import unittest
 
@@ -111,7 +112,7 @@ class VersionsTest(runs.RunTest):
         self.start_with(37)
         merged = tampering.merge_shards(self.step(39, "fp8"), self.dir / "merged")
         found = self.publish(merged)
-        self.assertRegex(found["anchor_reason"], r"^tensor \S+ moved to another place or shard$")
+        self.assertRegex(found["anchor_reason"], r"^2 shards became 1$")
         for version, checkpoint in ((1, self.step(37, "fp8")), (2, merged),
                                     (1, self.step(37, "fp8"))):
             self.pull("replica", version)
@@ -226,15 +227,19 @@ class VersionsTest(runs.RunTest):
                              *self.run_options, "--json")
         self.assertIn("baseline", runs.assert_one_line(self, done, 2))
 
-    def test_a_file_too_large_for_patches_can_still_be_verified_and_removed(self):
+    def test_a_file_too_large_for_patches_costs_an_anchor_only_when_it_changes(self):
         large = tampering.copy(self.step(37, "fp8"), self.dir / "large")
         with open(large / "big.bin", "wb") as file:
             file.truncate((256 << 20) + 1)
         harness.run("verify", large, "--against", large)
         patch = self.dir / "p"
-        harness.run("diff", large, self.step(38, "fp8"), "-o", patch)
+        same = tampering.copy(self.step(38, "fp8"), self.dir / "same")
+        os.link(large / "big.bin", same / "big.bin")
+        harness.run("diff", large, same, "-o", patch)
         harness.run("apply", patch, large)
-        harness.assert_same_files(large, self.step(38, "fp8"))
+        harness.assert_same_files(large, same)
+        refused = harness.run("diff", large, self.step(38, "fp8"), "-o", patch, expect=2)
+        self.assertIn("big.bin differs and has 268435457 bytes", refused.stderr)
 
 
 if __name__ == "__main__":
