@@ -55,7 +55,6 @@ class OptionsTest(runs.RunTest):
         for variables, arguments, expected in (
                 ({"ISTHMUS_REPLICA": str(replica)}, ["pull"], {"version": 2}),
                 ({"ISTHMUS_DEEP": "true", "ISTHMUS_THREADS": "1"}, ["verify"], {"ok": True}),
-                ({"ISTHMUS_AGAINST": str(old)}, ["verify", old], {"ok": True}),
                 ({"ISTHMUS_OUTPUT": str(patch), "ISTHMUS_ENCODING": "xor"}, ["diff", old, new],
                  {"encodings": {"xor": 2}}),
                 ({"ISTHMUS_STEP": "40", "ISTHMUS_META": "a=b", "ISTHMUS_BASELINE":
@@ -89,6 +88,11 @@ class OptionsTest(runs.RunTest):
         done = runs.run_with(self.variables | {"ISTHMUS_CONFIG": str(config)}, "pull", "--json")
         self.assertEqual(self.pulled(done), 2)
 
+    def test_an_empty_variable_counts_as_absent(self):
+        empty = {f"ISTHMUS_{name}": "" for name in ("CONFIG", "VERSION", "JSON", "THREADS", "RUN")}
+        done = runs.run_with(empty, *self.pull_arguments("replica"), "--json")
+        self.assertEqual(self.pulled(done), 2)
+
     def test_the_environment_names_the_version_to_pull(self):
         done = runs.run_with(self.variables | {"ISTHMUS_VERSION": "1"}, "pull", "--json",
                              "--replica", self.dir / "replica")
@@ -109,6 +113,12 @@ class OptionsTest(runs.RunTest):
                              *self.run_options)
         self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
 
+    def test_a_checkpoint_without_another_to_compare_with_is_never_said_to_be_ok(self):
+        (self.dir / "broken").mkdir()
+        for variables, options in (({}, self.run_options), (self.variables, [])):
+            done = runs.run_with(variables, "verify", self.dir / "broken", *options, "--json")
+            self.assertIn("--against", runs.assert_one_line(self, done, 2))
+
     def test_a_configuration_file_that_is_missing_or_wrong_is_refused(self):
         done = harness.run("log", *self.run_options, "--config", self.dir / "nowhere.toml",
                            expect=None)
@@ -122,6 +132,7 @@ class OptionsTest(runs.RunTest):
         publish = self.publish_arguments(self.step(37, "fp8"))
         for arguments, named in (
                 ([], "subcommand"), (["board"], "subcommand"), (["publsh"], "publsh"),
+                (["board", "inot"], "inot"),
                 (["diff"], "OLD"), (["log"], "--board"), (["inspect"], "PATH"),
                 (["verify"], "--against"), (["completion", "fish"], "fish"),
                 (["log", *self.run_options, "--runs", "r"], "--runs"),
