@@ -157,7 +157,7 @@ void File::ReadAt(uint64_t offset, MutableByteSpan out) const {
   }
 }
 
-void File::WriteAt(uint64_t offset, ByteSpan bytes) {
+void File::WriteAt(uint64_t offset, ByteSpan bytes) const {
   while (!bytes.empty()) {
     const ssize_t count = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;

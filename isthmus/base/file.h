@@ -37,7 +37,7 @@ class File {
   void Write(ByteSpan bytes);
   // Fills `out` from `offset`; kCorrupt if the file ends before.
   void ReadAt(uint64_t offset, MutableByteSpan out) const;
-  void WriteAt(uint64_t offset, ByteSpan bytes);
+  void WriteAt(uint64_t offset, ByteSpan bytes) const;
   // Data and size on stable storage.
   void Sync();
 

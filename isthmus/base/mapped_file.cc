@@ -15,6 +15,8 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "isthmus/base/error.h"
 
@@ -84,6 +86,7 @@ struct MappedFile::Region {
   std::byte* begin = nullptr;
   size_t size = 0;
   bool writable = false;
+  std::optional<File> for_writing;
   Slot* slot = nullptr;
 
   ~Region() {
@@ -108,11 +111,12 @@ struct MappedFile::Region {
 
 MappedFile::MappedFile(const fs::path& path, Access access) : region_(std::make_unique<Region>()) {
   InstallHandlerOnce();
-  const File file = access == Access::kRead ? File::OpenRead(path) : File::OpenReadWrite(path);
+  File file = access == Access::kRead ? File::OpenRead(path) : File::OpenReadWrite(path);
   region_->path = path;
   region_->size = static_cast<size_t>(file.Size());
   region_->writable = access == Access::kReadWrite;
   if (region_->size > 0) region_->Map(file, access);
+  if (region_->writable) region_->for_writing = std::move(file);
 }
 
 MappedFile::MappedFile(MappedFile&&) noexcept = default;
@@ -128,14 +132,27 @@ MutableByteSpan MappedFile::writable() const {
   return {region_->begin, region_->size};
 }
 
+void MappedFile::WriteAt(uint64_t offset, ByteSpan bytes) const {
+  const MutableByteSpan target = writable();
+  if (offset > target.size() || bytes.size() > target.size() - offset) {
+    Throw(ErrorCode::kInternal, "write {}: bytes {} to {} of {}", region_->path.string(), offset,
+          offset + bytes.size(), target.size());
+  }
+  region_->for_writing->WriteAt(offset, bytes);
+}
+
 const fs::path& MappedFile::path() const { return region_->path; }
 
 void MappedFile::CheckIntact() const {
-  if (region_->slot != nullptr && region_->slot->failed.load(std::memory_order_acquire)) {
-    Throw(ErrorCode::kCorrupt,
-          "read {}: the file became shorter, or its disk failed, while it was mapped",
-          region_->path.string());
+  if (region_->slot == nullptr || !region_->slot->failed.load(std::memory_order_acquire)) return;
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(region_->path, error);
+  if (error || bytes < region_->size) {
+    Throw(ErrorCode::kCorrupt, "read {}: the file became shorter than the {} bytes mapped",
+          region_->path.string(), region_->size);
   }
+  Throw(ErrorCode::kUnavailable, "use {} in memory: its disk is full or failed",
+        region_->path.string());
 }
 
 }  // namespace isthmus

@@ -27,8 +27,12 @@ class MappedFile {
   ByteSpan bytes() const;
   // Only for Access::kReadWrite.
   MutableByteSpan writable() const;
+  // Writes by system call, coherent with the mapping: for whole ranges faster than through it (no
+  // page fault a page), and a full disk is an Error. Only for Access::kReadWrite; thread-safe.
+  void WriteAt(uint64_t offset, ByteSpan bytes) const;
   const fs::path& path() const;
-  // Throws kCorrupt, naming the file, if a page of the mapping was lost.
+  // Throws, naming the file, if a page of the mapping was lost: kCorrupt if the file is shorter
+  // now, else kUnavailable: its disk is full (holes) or failed.
   void CheckIntact() const;
 
  private:

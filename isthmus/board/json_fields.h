@@ -1,4 +1,4 @@
-// Typed reading of the board's JSON objects. Private to this folder.
+// Typed reading of the JSON objects that boards and replicas store.
 #ifndef ISTHMUS_BOARD_JSON_FIELDS_H_
 #define ISTHMUS_BOARD_JSON_FIELDS_H_
 

@@ -155,9 +155,10 @@ void InspectManifest(const std::string& text, Context& context) {
             fmt::format("{} of {}", FormatCount(manifest.changed), FormatCount(manifest.elements)));
   for (const board::Payload& payload : manifest.payloads) {
     const bool anchor = payload.kind == board::PayloadKind::kAnchor;
-    facts.Add(anchor ? "anchor" : fmt::format("patch from {}", payload.base),
-              fmt::format("{} in {} objects {}", FormatBytes(payload.bytes()), payload.parts.size(),
-                          payload.encoding));
+    facts.Add(
+        anchor ? "anchor" : fmt::format("patch from {}", payload.base),
+        fmt::format("{} in {} objects{}{}", FormatBytes(payload.bytes()), payload.parts.size(),
+                    payload.encoding.empty() ? "" : ", ", payload.encoding));
   }
   facts.Print();
 }

@@ -42,8 +42,9 @@ void Declare(CLI::App& app, Context& context) {
   app.fallthrough();
   app.set_version_flag("--version", "isthmus " ISTHMUS_VERSION);
   const char* config = std::getenv("ISTHMUS_CONFIG");  // NOLINT(concurrency-mt-unsafe)
-  app.set_config("--config", config == nullptr ? "" : config,
-                 "Read options from a TOML file; the command line wins", config != nullptr);
+  const bool has_config = config != nullptr && *config != '\0';
+  app.set_config("--config", has_config ? config : "",
+                 "Read options from a TOML file; the command line wins", has_config);
   app.add_flag("--json", context.json, "Print one JSON object instead of text");
   app.add_option("--threads", context.threads, "Threads to use (0: one per core)")
       ->check(CLI::Range(0, kMaxThreads))
@@ -73,10 +74,9 @@ int Fail(const Context& context, const Error& error) {
 // A failure of the command line itself. What could not be understood is often the better message
 // than what is missing because of it.
 Error UsageError(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining();
-  const bool command_missing = app.get_subcommands().empty();
-  if (command_missing && !unknown.empty()) {
-    return {ErrorCode::kInvalid, fmt::format("read command {}: unknown; see --help", unknown[0])};
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown.empty()) {
+    return {ErrorCode::kInvalid, fmt::format("read argument {}: unknown; see --help", unknown[0])};
   }
   return {ErrorCode::kInvalid, error.what()};
 }

@@ -83,15 +83,21 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
   }
   const auto state = replica::ReadState(paths);
   if (!state) return {"at no version"};
+  Problems problems;
   try {
-    replica::VerifyCheckpoint(tensor::Checkpoint::Open(options.replica),
-                              replica::ReadTable(paths, state->digest), context.pool(),
-                              *context.progress);
+    const VersionTable table = replica::ReadTable(paths, state->digest);
+    const auto checkpoint = tensor::Checkpoint::Open(options.replica);
+    replica::VerifyCheckpoint(checkpoint, table, context.pool(), *context.progress);
+    for (const auto& file : checkpoint.other_files()) {
+      if (!std::ranges::binary_search(table.files, file.path, {}, &VersionTable::File::path)) {
+        problems.push_back(fmt::format("file {} is not of this version", file.path));
+      }
+    }
   } catch (const Error& error) {
     if (!IsFinding(error)) throw;
     return {error.what()};
   }
-  return {};
+  return problems;
 }
 
 // Where one payload object after another is fetched to; removed at the end.
@@ -163,9 +169,12 @@ Problems VerifyBoard(const VerifyOptions& options, Context& context) {
 }
 
 Problems Verify(const VerifyOptions& options, Context& context) {
-  if (!options.checkpoint.empty() && !options.against.empty()) {
-    return VerifyAgainst(options, context);
+  if (options.checkpoint.empty() != options.against.empty() ||
+      (!options.checkpoint.empty() && !options.replica.empty())) {
+    Throw(ErrorCode::kInvalid, "verify {}: CHECKPOINT and --against go together, without --replica",
+          options.checkpoint);
   }
+  if (!options.checkpoint.empty()) return VerifyAgainst(options, context);
   if (!options.replica.empty()) return VerifyReplica(options, context);
   if (!options.board.board.empty() && !options.board.run.empty()) {
     return VerifyBoard(options, context);

@@ -174,9 +174,7 @@ void Publisher::PublishAnchor(const Checkpoint& checkpoint, PublishResult* resul
   manifest.changed = manifest.elements;
   AddFiles(table, &manifest);
   manifest.payloads = {{board::PayloadKind::kAnchor, kNoVersion, "", upload.parts()}};
-  board_.CheckWriter(writer_);
-  upload.Keep();
-  board_.Commit(writer_, manifest);
+  Commit(manifest, &upload);
 }
 
 void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions& options,
@@ -193,9 +191,18 @@ void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions&
   }
   manifest.payloads = {
       {board::PayloadKind::kPatch, head_, JoinNames(result->encodings), upload->parts()}};
-  board_.CheckWriter(writer_);
-  upload->Keep();
-  board_.Commit(writer_, manifest);
+  Commit(manifest, &*upload);
+}
+
+void Publisher::Commit(const board::Manifest& manifest, Upload* upload) {
+  try {
+    board_.Commit(writer_, manifest);
+    upload->Keep();
+  } catch (const Error& error) {
+    // The store could not say whether the entry was stored: then its objects must stay.
+    if (error.code() == ErrorCode::kUnavailable) upload->Keep();
+    throw;
+  }
 }
 
 // False if the baseline turned out not to be the head: then nothing of the result counts.

@@ -59,6 +59,7 @@ class Publisher {
   tensor::Checkpoint OpenBaseline(std::vector<std::string>* notes);
   void FollowCommit(std::vector<std::string>* notes);
   void RebuildBaseline(std::vector<std::string>* notes);
+  void Commit(const board::Manifest& manifest, class Upload* upload);
   void CatchUp(board::VersionNumber version, std::vector<std::string>* notes);
 
   board::Board& board_;

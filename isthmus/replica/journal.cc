@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "isthmus/base/error.h"
+#include "isthmus/board/json_fields.h"
 
 namespace isthmus::replica {
 namespace {
@@ -22,16 +23,16 @@ Journal::Journal(const ControlPaths& paths, const JournalEntry& entry)
 
 void Journal::Finish() { Discard(paths_); }
 
-std::optional<JournalEntry> Journal::Pending(const ControlPaths& paths) try {
+std::optional<JournalEntry> Journal::Pending(const ControlPaths& paths) {
   if (!Exists(paths.journal())) return std::nullopt;
-  const json::value parsed = json::parse(ReadFile(paths.journal(), kMaxJournalBytes));
-  const json::object& object = parsed.as_object();
-  return JournalEntry{ParseSha256(std::string_view(object.at("from").as_string())),
-                      ParseSha256(std::string_view(object.at("to").as_string()))};
-} catch (const Error&) {
-  throw;
-} catch (const std::exception& error) {  // Boost.JSON: malformed, missing key, wrong type
-  Throw(ErrorCode::kCorrupt, "read {}: {}", paths.journal().string(), error.what());
+  try {
+    const json::value parsed = board::ParseJson(ReadFile(paths.journal(), kMaxJournalBytes));
+    const board::JsonFields fields(parsed, "");
+    return JournalEntry{fields.Digest("from"), fields.Digest("to")};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+    return JournalEntry{};
+  }
 }
 
 void Journal::TakeBack(const ControlPaths& paths, const fs::path& directory) {

@@ -34,7 +34,7 @@ class Journal {
   void Finish();
 
   // The change that a crash interrupted, if there is one. A journal that cannot be read (its write
-  // is atomic, so the disk failed) is kCorrupt.
+  // is atomic, so the disk failed) is an interrupted change between unknown versions.
   static std::optional<JournalEntry> Pending(const ControlPaths& paths);
   // Takes back everything recorded, below `directory`. The caller verifies, then discards: until
   // then a crash only means to take back again.

@@ -77,7 +77,7 @@ class PatchFile {
 };
 
 void RefuseReplica(const ControlPaths& paths, const fs::path& checkpoint) {
-  if (!Exists(paths.state())) return;
+  if (!Exists(paths.marker())) return;
   Throw(ErrorCode::kInvalid, "apply to {}: a replica that follows a board; use pull",
         checkpoint.string());
 }
@@ -114,49 +114,87 @@ class BuildDirectory {
   fs::path path_;
 };
 
-// The control directory of a checkpoint that is no replica exists only while it is being changed.
-// The caller holds the lock.
-void RemoveControl(const ControlPaths& paths) {
-  std::error_code ignored;
-  fs::remove(paths.lock(), ignored);
-  fs::remove(paths.root, ignored);
+// In place means into these very files: other names of them must not change.
+void RefuseSharedShards(const Checkpoint& checkpoint) {
+  for (const Checkpoint::Shard& shard : checkpoint.shards()) {
+    const fs::path path = checkpoint.directory() / shard.file;
+    if (!fs::is_symlink(path) && fs::hard_link_count(path) == 1) continue;
+    Throw(
+        ErrorCode::kInvalid,
+        "apply to {}: the file is a link, others may share it; name a new directory for the result",
+        path.string());
+  }
 }
 
-}  // namespace
+// The control directory of a checkpoint that is no replica: it exists, locked, while the checkpoint
+// is being changed, and after a crash.
+class Control {
+ public:
+  explicit Control(const fs::path& checkpoint) : paths_(checkpoint), lock_(Lock(checkpoint)) {}
+  ~Control() {
+    if (Exists(paths_.journal())) return;  // what it leads back from is not over
+    std::error_code ignored;
+    fs::remove(paths_.lock(), ignored);
+    fs::remove(paths_.root, ignored);
+  }
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
 
-bool RecoverCheckpoint(const fs::path& checkpoint) {
-  const ControlPaths paths(checkpoint);
-  if (Exists(paths.state()) || !Journal::Pending(paths)) return false;
-  const FileLock lock(paths.lock(), "checkpoint " + checkpoint.string());
-  Journal::TakeBack(paths, checkpoint);
+  const ControlPaths& paths() const { return paths_; }
+
+ private:
+  // Whoever held the lock before may be removing the directory just now.
+  FileLock Lock(const fs::path& checkpoint) const {
+    constexpr int kTries = 100;
+    for (int i = 0; i < kTries; ++i) {
+      try {
+        if (!Exists(paths_.root)) fs::create_directory(paths_.root);
+        return {paths_.lock(), "checkpoint " + checkpoint.string()};
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kNotFound) throw;
+      }
+    }
+    Throw(ErrorCode::kConflict, "lock checkpoint {}: others are changing it", checkpoint.string());
+  }
+
+  ControlPaths paths_;
+  FileLock lock_;
+};
+
+bool TakeBackInterrupted(const ControlPaths& paths, const fs::path& directory) {
+  if (!Journal::Pending(paths)) return false;
+  Journal::TakeBack(paths, directory);
   Journal::Discard(paths);
   return true;
 }
 
+void ChangeInPlace(const PatchFile& file, const ControlPaths& paths, const Checkpoint& checkpoint,
+                   const codec::Chain& chain, ThreadPool& pool, Progress& progress) {
+  Journal journal(paths, {chain.base().Digest(), chain.result().Digest()});
+  try {
+    file.Apply(checkpoint, chain, &journal.undo(), pool, progress);
+  } catch (...) {
+    Journal::TakeBack(paths, checkpoint.directory());
+    VerifyCheckpoint(Checkpoint::Open(checkpoint.directory()), chain.base(), pool, progress);
+    Journal::Discard(paths);
+    throw;
+  }
+  journal.Finish();
+}
+
+}  // namespace
+
 PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directory,
                                   ThreadPool& pool, Progress& progress) {
   const PatchFile file(patch);
-  const ControlPaths paths(directory);
-  RefuseReplica(paths, directory);
-  const bool recovered = RecoverCheckpoint(directory);
+  RefuseReplica(ControlPaths(directory), directory);
+  RefuseSharedShards(Checkpoint::Open(directory));
+  const Control control(directory);
+  const bool recovered = TakeBackInterrupted(control.paths(), directory);
   const Checkpoint checkpoint = Checkpoint::Open(directory, Access::kReadWrite);
   const codec::Chain chain =
       file.ChainFrom(tensor::DigestCheckpoint(checkpoint, pool, progress), directory);
-  CreateDirectories(paths.root);
-  {
-    const FileLock lock(paths.lock(), "checkpoint " + directory.string());
-    Journal journal(paths, {chain.base().Digest(), chain.result().Digest()});
-    try {
-      file.Apply(checkpoint, chain, &journal.undo(), pool, progress);
-    } catch (...) {
-      Journal::TakeBack(paths, directory);
-      Journal::Discard(paths);
-      RemoveControl(paths);
-      throw;
-    }
-    journal.Finish();
-    RemoveControl(paths);
-  }
+  ChangeInPlace(file, control.paths(), checkpoint, chain, pool, progress);
   PatchFileResult result = file.Result(checkpoint);
   if (recovered) result.notes.emplace_back("took back an earlier change that was interrupted");
   return result;

@@ -31,9 +31,6 @@ PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directo
 PatchFileResult ApplyPatchTo(const fs::path& patch, const fs::path& directory, const fs::path& out,
                              ThreadPool& pool, Progress& progress);
 
-// Takes back what an interrupted ApplyPatchInPlace left; returns whether there was anything.
-bool RecoverCheckpoint(const fs::path& checkpoint);
-
 }  // namespace isthmus::replica
 
 #endif  // ISTHMUS_REPLICA_PATCH_FILE_H_

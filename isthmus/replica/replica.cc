@@ -26,12 +26,14 @@ bool HoldsFiles(const fs::path& directory) {
 
 void PrepareDirectory(const fs::path& directory, const ControlPaths& paths) {
   if (directory.empty()) Throw(ErrorCode::kInvalid, "open replica: the directory's name is empty");
-  if (!Exists(paths.root) && HoldsFiles(directory)) {
+  if (Exists(paths.marker())) return;
+  if (HoldsFiles(directory)) {
     Throw(ErrorCode::kInvalid,
           "open replica {}: the directory holds files but no replica; name an empty or new one",
           directory.string());
   }
   CreateDirectories(paths.root);
+  WriteFileAtomic(paths.marker(), {});
 }
 
 }  // namespace

@@ -116,8 +116,8 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
       failure.emplace(fault.error);
       notes_.push_back(fmt::format("left out a payload: {}", fault.error.what()));
     } catch (const Error& error) {
-      // Still at its version, or nothing to lose: the error is not about the local files.
-      if (state_ || held == kNoVersion) throw;
+      // Still at its version, or nothing to lose, or no room: not about the local files.
+      if (state_ || held == kNoVersion || !MeansDamage(error)) throw;
       failure.emplace(error);
       notes_.push_back(fmt::format("local files were damaged, rebuilt: {}", error.what()));
     }

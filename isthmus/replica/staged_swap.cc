@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isthmus/base/error.h"
+#include "isthmus/board/json_fields.h"
 
 namespace isthmus::replica {
 namespace {
@@ -29,20 +30,41 @@ void MoveIn(const fs::path& staged, const fs::path& place) {
   }
 }
 
+// Every file of a replica, sorted: hidden ones (the control directory) are not its checkpoint's.
+std::vector<std::string> VisibleFiles(const fs::path& directory) {
+  std::vector<std::string> files;
+  for (auto at = fs::recursive_directory_iterator(directory); at != fs::end(at); ++at) {
+    if (at->path().filename().string().starts_with('.')) {
+      at.disable_recursion_pending();
+    } else if (!at->is_directory()) {
+      files.push_back(at->path().lexically_relative(directory).generic_string());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 // Steps 3 to 6.
 void GoForward(const ControlPaths& paths, const fs::path& directory, const json::object& swap) {
   RemoveFile(paths.state());
+  for (const json::value& file : swap.at("removed").as_array()) {
+    RemoveFileAndEmptyParents(directory, std::string_view(file.as_string()));
+  }
   for (const json::value& file : swap.at("files").as_array()) {
     const std::string_view name(file.as_string());
     MoveIn(paths.stage() / name, directory / name);
-  }
-  for (const json::value& file : swap.at("removed").as_array()) {
-    RemoveFileAndEmptyParents(directory, std::string_view(file.as_string()));
   }
   const ReplicaState state = ReplicaState::Parse(json::serialize(swap.at("state")));
   WriteState(paths, state, ReadTable(paths, state.digest));
   RemoveFile(paths.swap());
   RemoveTree(paths.stage());
+}
+
+// A swap.json or a table that cannot be read (their writes are atomic, so the disk failed) says
+// nothing about the files: the replica is at no version.
+void Abandon(const ControlPaths& paths) {
+  RemoveFile(paths.state());
+  RemoveFile(paths.swap());
 }
 
 }  // namespace
@@ -51,7 +73,7 @@ void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaS
             const VersionTable& table) {
   const std::vector<std::string> files = FilesOf(table);
   std::vector<std::string> removed;
-  std::ranges::set_difference(FilesOfKeptTables(paths), files, std::back_inserter(removed));
+  std::ranges::set_difference(VisibleFiles(directory), files, std::back_inserter(removed));
   WriteFileAtomic(paths.table(state.digest), table.Serialize());
   const json::object swap = {{"format", 1},
                              {"state", json::parse(state.Serialize())},
@@ -61,15 +83,18 @@ void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaS
   GoForward(paths, directory, swap);
 }
 
-bool FinishSwap(const ControlPaths& paths, const fs::path& directory) try {
+bool FinishSwap(const ControlPaths& paths, const fs::path& directory) {
   if (!Exists(paths.swap())) return false;
-  const json::value parsed = json::parse(ReadFile(paths.swap(), kMaxSwapBytes));
-  GoForward(paths, directory, parsed.as_object());
+  const std::string text = ReadFile(paths.swap(), kMaxSwapBytes);
+  try {
+    GoForward(paths, directory, board::ParseJson(text).as_object());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+    Abandon(paths);
+  } catch (const boost::system::system_error&) {  // a missing key or a wrong type
+    Abandon(paths);
+  }
   return true;
-} catch (const Error&) {
-  throw;
-} catch (const std::exception& error) {  // Boost.JSON: malformed, missing key, wrong type
-  Throw(ErrorCode::kCorrupt, "read {}: {}", paths.swap().string(), error.what());
 }
 
 }  // namespace isthmus::replica

@@ -5,7 +5,7 @@
 //   2. swap.json (atomic) names the new state and the files: from here on the next start goes
 //      forward, for every file it needs exists either in stage/ or in its place.
 //   3. state.json removed: the replica is at no version.
-//   4. Files renamed into place; files of the old version that the new one lacks removed.
+//   4. Files that the new version lacks removed; the new ones renamed into place.
 //   5. Table and state.json written: the replica is at the new version.
 //   6. swap.json and stage/ removed.
 #ifndef ISTHMUS_REPLICA_STAGED_SWAP_H_
@@ -16,12 +16,13 @@
 
 namespace isthmus::replica {
 
-// Steps 2 to 6 for the checkpoint in paths.stage(). Files of earlier versions (those that a table
-// in the control directory names) are removed; files that no table names are left alone.
+// Steps 2 to 6 for the checkpoint in paths.stage(). Every other visible file is removed: the
+// directory is the replica's alone (ControlPaths::marker).
 void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaState& state,
             const tensor::VersionTable& table);
 
-// Goes forward from step 3 if a crash left swap.json; else does nothing. Returns whether it did.
+// Goes forward from step 3 if a crash left swap.json; else does nothing. Returns whether it did. If
+// what the crash left is damaged, the replica is at no version.
 bool FinishSwap(const ControlPaths& paths, const fs::path& directory);
 
 }  // namespace isthmus::replica

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <set>
 
 #include "isthmus/base/error.h"
+#include "isthmus/board/json_fields.h"
 
 namespace isthmus::replica {
 namespace {
@@ -15,10 +15,6 @@ constexpr uint64_t kStateFormat = 1;
 constexpr uint64_t kMaxStateBytes = 1 << 16;
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;
 constexpr std::string_view kTableSuffix = ".table";
-
-std::string Text(const json::object& object, std::string_view key) {
-  return std::string(object.at(key).as_string());
-}
 
 }  // namespace
 
@@ -31,23 +27,17 @@ std::string ReplicaState::Serialize() const {
                                       {"boot_id", boot_id}});
 }
 
-ReplicaState ReplicaState::Parse(std::string_view text) try {
-  const json::value parsed = json::parse(text);
-  const json::object& object = parsed.as_object();
-  if (object.at("format").to_number<uint64_t>() != kStateFormat) {
-    Throw(ErrorCode::kCorrupt, "read replica state: unknown format");
-  }
+ReplicaState ReplicaState::Parse(std::string_view text) {
+  const json::value parsed = board::ParseJson(text);
+  const board::JsonFields fields(parsed, "");
+  if (fields.Count("format") != kStateFormat) fields.Refuse("format", "unknown");
   ReplicaState state;
-  state.board = Text(object, "board");
-  state.run = Text(object, "run");
-  state.version = object.at("version").to_number<uint64_t>();
-  state.digest = ParseSha256(Text(object, "digest"));
-  state.boot_id = Text(object, "boot_id");
+  state.board = fields.Text("board");
+  state.run = fields.Text("run");
+  state.version = fields.Count("version", 1, board::kMaxVersion);
+  state.digest = fields.Digest("digest");
+  state.boot_id = fields.Text("boot_id");
   return state;
-} catch (const Error&) {
-  throw;
-} catch (const std::exception& error) {  // Boost.JSON: malformed, missing key, wrong type
-  Throw(ErrorCode::kCorrupt, "read replica state: {}", error.what());
 }
 
 std::string BootId() {
@@ -93,21 +83,6 @@ std::vector<std::string> FilesOf(const tensor::VersionTable& table) {
   for (const auto& file : table.files) files.push_back(file.path);
   std::ranges::sort(files);
   return files;
-}
-
-std::vector<std::string> FilesOfKeptTables(const ControlPaths& paths) {
-  std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator(paths.root)) {
-    if (entry.path().extension() != kTableSuffix) continue;
-    try {
-      const std::string bytes = ReadFile(entry.path(), kMaxTableBytes);
-      const std::vector<std::string> named = FilesOf(tensor::VersionTable::Parse(AsBytes(bytes)));
-      files.insert(named.begin(), named.end());
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kCorrupt) throw;  // a damaged table names nothing
-    }
-  }
-  return {files.begin(), files.end()};
 }
 
 tensor::VersionTable ReadTable(const ControlPaths& paths, const Sha256Digest& digest) {

@@ -18,6 +18,9 @@ struct ControlPaths {
 
   fs::path root;
   fs::path lock() const { return root / "lock"; }
+  fs::path marker() const {
+    return root / "replica";
+  }  // exists: all files beside are the replica's
   fs::path state() const { return root / "state.json"; }  // the version held; absent: none
   fs::path table(const Sha256Digest& digest) const { return root / (digest.Hex() + ".table"); }
   fs::path journal() const { return root / "journal.json"; }  // exists while shards are changing
@@ -53,10 +56,6 @@ std::optional<ReplicaState> ReadState(const ControlPaths& paths);
 // tables of other versions.
 void WriteState(const ControlPaths& paths, const ReplicaState& state,
                 const tensor::VersionTable& table);
-
-// Every file that a version whose table is still kept had: what the replica may remove when it
-// moves to another version, whatever became of its state. Sorted, unique.
-std::vector<std::string> FilesOfKeptTables(const ControlPaths& paths);
 
 // The files of a version: shards and others.
 std::vector<std::string> FilesOf(const tensor::VersionTable& table);

@@ -122,7 +122,11 @@ void UndoLog::Append(ByteSpan body) {
   frame.Le(Xxh3_64(body));
   frame.Append(body);
   const std::lock_guard lock(mutex_);
+  // Behind a record that was cut short, replaying would not find another one.
+  if (failed_) Throw(ErrorCode::kUnavailable, "write {}: failed before", file_.path().string());
+  failed_ = true;
   file_.Write(frame.bytes());
+  failed_ = false;
 }
 
 uint64_t UndoLog::Replay(const fs::path& path, const fs::path& directory) {

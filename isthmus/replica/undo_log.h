@@ -43,6 +43,7 @@ class UndoLog {
 
   std::mutex mutex_;
   File file_;
+  bool failed_ = false;
 };
 
 }  // namespace isthmus::replica

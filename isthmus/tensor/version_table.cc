@@ -1,5 +1,7 @@
 #include "isthmus/tensor/version_table.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -174,6 +176,7 @@ Xxh128Digest TensorDigest(ByteSpan bytes) {
 
 bool IsFilePath(std::string_view path) {
   if (path.empty() || path.size() > kMaxNameBytes || path.ends_with('/')) return false;
+  if (!simdjson::validate_utf8(path.data(), path.size())) return false;
   char before = '/';
   for (char c : path) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) return false;

@@ -245,7 +245,7 @@ class CommandsTest(harness.CheckpointTest):
         self.assert_prints(["inspect", entry], "manifest      version 2 of run r",
                            "digest        <digest>", "view          f8_e4m3",
                            "changed       81 of 294,930",
-                           "patch from 1  <size> in 1 objects <word>")
+                           "patch from 1  <size> in 1 objects, <word>")
         self.assert_prints(["inspect", "--build"], "version       <word>", "compiler      <word>",
                            "SIMD          <word>", "part format   1.0", "board format  1")
 
