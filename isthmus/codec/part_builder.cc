@@ -15,9 +15,10 @@ size_t SharedPrefix(std::string_view a, std::string_view b) {
 }
 
 void WriteTensor(std::string_view previous_name, const TensorEntry& entry, ByteWriter* out) {
-  const size_t shared = SharedPrefix(previous_name, entry.name);
+  const std::string_view name = entry.name;
+  const size_t shared = SharedPrefix(previous_name, name);
   out->Varint(shared);
-  out->String(std::string_view(entry.name).substr(shared));
+  out->String(name.substr(shared));
   out->U8(static_cast<uint8_t>(entry.dtype));
   out->Varint(entry.shape.size());
   for (const uint64_t dimension : entry.shape) out->Varint(dimension);

@@ -48,7 +48,8 @@ std::vector<std::string> VisibleFiles(const fs::path& directory) {
 void GoForward(const ControlPaths& paths, const fs::path& directory, const json::object& swap) {
   RemoveFile(paths.state());
   for (const json::value& file : swap.at("removed").as_array()) {
-    RemoveFileAndEmptyParents(directory, std::string_view(file.as_string()));
+    const std::string_view name(file.as_string());
+    RemoveFileAndEmptyParents(directory, name);
   }
   for (const json::value& file : swap.at("files").as_array()) {
     const std::string_view name(file.as_string());

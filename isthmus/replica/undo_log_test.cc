@@ -5,11 +5,13 @@
 #include <random>
 
 #include "isthmus/codec/scan.h"
+#include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
 namespace isthmus::replica {
 namespace {
 
+using ::isthmus::testing::ExpectError;
 using ::isthmus::testing::TempDir;
 
 class UndoLogTest : public ::testing::Test {
@@ -94,6 +96,13 @@ TEST_F(UndoLogTest, FilesComeBackAndNewOnesGo) {
   EXPECT_EQ(ReadFile(dir_ / "sub/removed", 100), "was here");
   EXPECT_FALSE(Exists(dir_ / "sub2"));
   EXPECT_EQ(ReadFile(dir_ / "changed-bytes", 100), "abcdef");
+}
+
+TEST_F(UndoLogTest, AfterARecordThatCouldNotBeWrittenNoneFollows) {
+  UndoLog log("/dev/full");
+  const auto record = [&log] { log.RecordBytes("file", 0, AsBytes("old")); };
+  ExpectError(ErrorCode::kUnavailable, record, "/dev/full");
+  ExpectError(ErrorCode::kUnavailable, record, "failed before");
 }
 
 TEST_F(UndoLogTest, WithoutALogThereIsNothingToTakeBack) {
