@@ -35,25 +35,6 @@ fs::path TemporaryName(const fs::path& path) {
   return path.parent_path() / ("." + path.filename().string() + ".tmp-" + RandomId());
 }
 
-// Removes a temporary file unless it was renamed away.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const fs::path& target) : path_(TemporaryName(target)) {}
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const fs::path& path() const { return path_; }
-
-  void WriteSynced(ByteSpan content) const {
-    File file = File::CreateNew(path_);
-    file.Write(content);
-    file.Sync();
-  }
-
- private:
-  fs::path path_;
-};
-
 fs::path ParentOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
@@ -167,7 +148,7 @@ void File::WriteAt(uint64_t offset, ByteSpan bytes) const {
   }
 }
 
-void File::Sync() {
+void File::Sync() const {
   if (::fdatasync(fd_) != 0) ThrowErrno(errno, "sync", path_.string());
 }
 
@@ -191,24 +172,38 @@ void SyncDirectory(const fs::path& directory) {
   if (result != 0) ThrowErrno(error_number, "sync directory", directory.string());
 }
 
-void WriteFileAtomic(const fs::path& path, ByteSpan content) {
-  const TemporaryFile temporary(path);
-  temporary.WriteSynced(content);
-  if (::rename(temporary.path().c_str(), path.c_str()) != 0) {
-    ThrowErrno(errno, "replace", path.string());
+AtomicFile::AtomicFile(const fs::path& path)
+    : path_(path), temporary_(TemporaryName(path)), file_(File::CreateNew(temporary_)) {}
+
+AtomicFile::~AtomicFile() { ::unlink(temporary_.c_str()); }
+
+void AtomicFile::Commit() {
+  file_.Sync();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    ThrowErrno(errno, "replace", path_.string());
+  SyncDirectory(ParentOf(path_));
+}
+
+bool AtomicFile::CommitIfAbsent() {
+  file_.Sync();
+  if (::link(temporary_.c_str(), path_.c_str()) != 0) {
+    if (errno == EEXIST) return false;
+    ThrowErrno(errno, "create", path_.string());
   }
-  SyncDirectory(ParentOf(path));
+  SyncDirectory(ParentOf(path_));
+  return true;
+}
+
+void WriteFileAtomic(const fs::path& path, ByteSpan content) {
+  AtomicFile file(path);
+  file.Write(content);
+  file.Commit();
 }
 
 bool CreateFileIfAbsent(const fs::path& path, ByteSpan content) {
-  const TemporaryFile temporary(path);
-  temporary.WriteSynced(content);
-  if (::link(temporary.path().c_str(), path.c_str()) != 0) {
-    if (errno == EEXIST) return false;
-    ThrowErrno(errno, "create", path.string());
-  }
-  SyncDirectory(ParentOf(path));
-  return true;
+  AtomicFile file(path);
+  file.Write(content);
+  return file.CommitIfAbsent();
 }
 
 uint64_t CopyFile(const fs::path& from, const fs::path& to, bool sync,

@@ -39,7 +39,7 @@ class File {
   void ReadAt(uint64_t offset, MutableByteSpan out) const;
   void WriteAt(uint64_t offset, ByteSpan bytes) const;
   // Data and size on stable storage.
-  void Sync();
+  void Sync() const;
 
  private:
   File(int fd, fs::path path) : fd_(fd), path_(std::move(path)) {}
@@ -53,8 +53,29 @@ std::string ReadFile(const fs::path& path, uint64_t max_bytes);
 // Makes renames and new names in the directory durable.
 void SyncDirectory(const fs::path& directory);
 
+// A file that appears at `path` whole, replacing an older one, when Commit returns, and not at all
+// without it: hidden temporary name in the same directory, write, fsync, rename, fsync of the
+// directory.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const fs::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void Write(ByteSpan bytes) { file_.Write(bytes); }
+  void Commit();
+  // As Commit, but false, and nothing changed, if the name is taken: link(2), which never replaces.
+  bool CommitIfAbsent();
+
+ private:
+  fs::path path_;
+  fs::path temporary_;
+  File file_;
+};
+
 // Replaces or creates `path` so that a reader or a crash sees the old or the new content, never a
-// mixture: temporary name in the same directory, write, fsync, rename, fsync of the directory.
+// mixture (AtomicFile).
 void WriteFileAtomic(const fs::path& path, ByteSpan content);
 
 // Creates `path` with `content`, durable when it returns true; false if the name was taken (its

@@ -141,6 +141,10 @@ void MappedFile::WriteAt(uint64_t offset, ByteSpan bytes) const {
   region_->for_writing->WriteAt(offset, bytes);
 }
 
+void MappedFile::Sync() const {
+  if (region_->for_writing) region_->for_writing->Sync();
+}
+
 const fs::path& MappedFile::path() const { return region_->path; }
 
 void MappedFile::CheckIntact() const {

@@ -30,6 +30,8 @@ class MappedFile {
   // Writes by system call, coherent with the mapping: for whole ranges faster than through it (no
   // page fault a page), and a full disk is an Error. Only for Access::kReadWrite; thread-safe.
   void WriteAt(uint64_t offset, ByteSpan bytes) const;
+  // What was written through the mapping or by WriteAt is on stable storage.
+  void Sync() const;
   const fs::path& path() const;
   // Throws, naming the file, if a page of the mapping was lost: kCorrupt if the file is shorter
   // now, else kUnavailable: its disk is full (holes) or failed.

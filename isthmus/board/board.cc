@@ -99,7 +99,7 @@ void WriteHint(Store& store, const std::string& run, VersionNumber version) {
   try {
     const json::object hint = {{"format", kBoardFormat}, {"version", version}};
     store.Put(HintKey(run), AsBytes(ToText(hint)));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The version is committed; a reader probes its way to it from an older hint.
   }
 }
@@ -153,18 +153,25 @@ void CheckNoGap(Store& store, const Manifest& manifest) {
         manifest.version - 1, manifest.version);
 }
 
-// Creates the entry. A taken name, or an error that leaves open whether the entry was stored, is
-// decided by what the log holds: our own text there is this very commit, made by a try whose
-// answer got lost.
+std::optional<std::string> ReadBack(Store& store, const std::string& key) {
+  try {
+    return store.Get(key, kMaxManifestBytes);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUnavailable, error.what());
+  }
+}
+
+// Creates the entry. A taken name, or an error, is decided by what the log holds: our own text
+// there is this very commit, made by a try whose answer got lost. Of the errors from here on,
+// kConflict says that the entry was not stored; every other one is kUnavailable and leaves it open.
 void CreateEntry(Store& store, const std::string& key, const std::string& text) {
   std::optional<Error> failure;
   try {
     if (store.Create(key, AsBytes(text))) return;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnavailable) throw;
-    failure = error;
+    failure = Error(ErrorCode::kUnavailable, error.what());
   }
-  const std::optional<std::string> stored = store.Get(key, kMaxManifestBytes);
+  const std::optional<std::string> stored = ReadBack(store, key);
   if (stored == text) return;
   if (!stored && failure) throw Error(*failure);
   Throw(ErrorCode::kConflict, "another publisher committed this version first");

@@ -120,10 +120,21 @@ fs::path DirStore::PathOf(const std::string& key) const {
   return root_ / key;
 }
 
-fs::path DirStore::PathForWriting(const std::string& key) const {
+fs::path DirStore::PathForWriting(const std::string& key) {
   fs::path path = PathOf(key);
   CreateDirectories(path.parent_path());
+  SyncWayTo(path.parent_path());
   return path;
+}
+
+// A directory that was there may have been made by another process just now, and not be synced yet.
+void DirStore::SyncWayTo(const fs::path& directory) {
+  const std::lock_guard lock(mutex_);
+  if (synced_.contains(directory)) return;
+  for (fs::path at = directory; at != root_ && at.has_relative_path(); at = at.parent_path()) {
+    SyncDirectory(at.parent_path());
+  }
+  synced_.insert(directory);
 }
 
 std::optional<std::string> DirStore::Get(const std::string& key, uint64_t max_bytes) {

@@ -2,6 +2,9 @@
 #ifndef ISTHMUS_BOARD_DIR_STORE_H_
 #define ISTHMUS_BOARD_DIR_STORE_H_
 
+#include <mutex>
+#include <set>
+
 #include "isthmus/board/store.h"
 
 namespace isthmus::board {
@@ -27,9 +30,12 @@ class DirStore final : public Store {
  private:
   fs::path PathOf(const std::string& key) const;
   // PathOf, with the parent directory made, durably.
-  fs::path PathForWriting(const std::string& key) const;
+  fs::path PathForWriting(const std::string& key);
+  void SyncWayTo(const fs::path& directory);
 
   fs::path root_;
+  std::mutex mutex_;
+  std::set<fs::path> synced_;  // directories whose way from the root is durable
 };
 
 }  // namespace isthmus::board

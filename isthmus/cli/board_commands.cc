@@ -151,8 +151,10 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
 void RunPull(const PullArguments& arguments, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
   const board::Board board = arguments.board.Open();
-  const VersionNumber version = ResolveVersion(board, arguments);
+  ResolveVersion(board, arguments);  // before a directory is made for nothing
   replica::Replica replica(arguments.replica, context.pool(), *context.progress);
+  // Now that no other pull can move the replica: the latest may be a later one.
+  const VersionNumber version = ResolveVersion(board, arguments);
   const replica::PullResult result = replica.Pull(board, arguments.board.run, version);
   const double seconds = SecondsSince(start);
   PrintNotes(result.notes);
@@ -220,7 +222,10 @@ void RunLog(const BoardOptions& options, Context& context) {
   Table table({"version", "step", "kind", "payload", "changed", "density", "age"});
   for (VersionNumber version = head; version != kNoVersion; --version) {
     const std::optional<Manifest> manifest = board.Read(options.run, version);
-    if (!manifest) break;  // older ones were removed
+    if (!manifest) {
+      Throw(ErrorCode::kCorrupt, "read log of run {} on {}: version {} is missing, {} exists",
+            options.run, options.board, version, head);
+    }
     versions.push_back(LogEntry(*manifest));
     table.Add(LogRow(*manifest));
   }

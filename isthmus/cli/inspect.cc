@@ -199,7 +199,9 @@ void InspectFile(const fs::path& path, Context& context) {
   const MappedFile map(path, Access::kRead);
   const std::string_view text = AsText(map.bytes());
   if (text.starts_with(codec::kPartMagic)) return InspectPatch(path, context);
-  if (text.starts_with('{')) return InspectManifest(std::string(text), context);
+  if (text.starts_with('{') && text.size() <= board::kMaxManifestBytes) {
+    return InspectManifest(std::string(text), context);
+  }
   Throw(ErrorCode::kInvalid, "neither a patch nor a manifest");
 }
 
@@ -207,7 +209,7 @@ void InspectPath(const fs::path& path, Context& context) {
   if (!Exists(path)) Throw(ErrorCode::kNotFound, "does not exist");
   if (!fs::is_directory(path)) return InspectFile(path, context);
   if (Exists(path / "board.json")) return InspectBoard(path.string(), context);
-  if (Exists(replica::ControlPaths(path).root)) return InspectReplica(path, context);
+  if (Exists(replica::ControlPaths(path).marker())) return InspectReplica(path, context);
   InspectCheckpoint(path, context);
 }
 

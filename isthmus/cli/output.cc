@@ -96,7 +96,7 @@ void Table::Print() const {
 }
 
 void PrintNotes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) fmt::print(stderr, "isthmus: note: {}\n", note);
+  for (const std::string& note : notes) fmt::print(stderr, "isthmus: note: {}\n", OneLine(note));
 }
 
 }  // namespace isthmus::cli

@@ -1,10 +1,6 @@
 // diff and apply: patches in files, without a board.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-
-#include "isthmus/base/random.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/codec/diff.h"
@@ -20,25 +16,16 @@ struct DiffOptions {
   EncodingOption encoding;
 };
 
-// Writes the part under a temporary name, then renames it: a patch file is whole or absent.
+// A patch file is whole or absent.
 uint64_t WritePart(codec::PartBuilder* part, const codec::VersionPair& versions,
                    const fs::path& path) {
   if (Exists(path) && !fs::is_regular_file(path)) {
     Throw(ErrorCode::kInvalid, "write {}: exists and is not a file", path.string());
   }
-  const fs::path temporary = path.string() + ".tmp-" + RandomId();
-  try {
-    File file = File::CreateNew(temporary);
-    const uint64_t bytes = part->Finish(versions, [&file](ByteSpan piece) { file.Write(piece); });
-    file.Sync();
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-      ThrowErrno(errno, "write", path.string());
-    }
-    return bytes;
-  } catch (...) {
-    RemoveFile(temporary);
-    throw;
-  }
+  AtomicFile file(path);
+  const uint64_t bytes = part->Finish(versions, [&file](ByteSpan piece) { file.Write(piece); });
+  file.Commit();
+  return bytes;
 }
 
 struct DiffReport {

@@ -75,7 +75,7 @@ Problems VerifyAgainst(const VerifyOptions& options, Context& context) {
 // Takes no lock and changes nothing: safe beside whatever keeps the replica.
 Problems VerifyReplica(const VerifyOptions& options, Context& context) {
   const replica::ControlPaths paths(options.replica);
-  if (!Exists(paths.root)) {
+  if (!Exists(paths.marker())) {
     Throw(ErrorCode::kNotFound, "verify replica {}: no replica there", options.replica);
   }
   if (Exists(paths.journal()) || Exists(paths.swap())) {
@@ -95,7 +95,11 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
     }
   } catch (const Error& error) {
     if (!IsFinding(error)) throw;
-    return {error.what()};
+    problems = {error.what()};
+  }
+  if (Exists(paths.journal()) || Exists(paths.swap()) || replica::ReadState(paths) != state) {
+    Throw(ErrorCode::kNotReady, "verify replica {}: a pull changed it meanwhile, try again",
+          options.replica);
   }
   return problems;
 }

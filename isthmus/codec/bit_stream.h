@@ -55,7 +55,7 @@ class BitReader {
   }
 
  private:
-  // Leaves at least 33 bits (zeros after the end).
+  // Leaves at least 32 bits (zeros after the end).
   void Refill() {
     if (end_ - at_ >= 4) {
       held_ |= uint64_t{LoadLe<uint32_t>(at_)} << held_bits_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/codec/paths.h"
 
 namespace isthmus::codec {
 namespace {
@@ -31,6 +32,18 @@ void CheckSameTensor(const VersionTable::Tensor& have, const TensorEntry& entry)
 Chain::Chain(VersionTable base, const std::vector<Patch>& patches)
     : base_(std::move(base)), result_(base_), steps_(base_.tensors.size()) {
   for (const Patch& patch : patches) AddPatch(patch);
+  CheckPaths();
+}
+
+void Chain::CheckPaths() const {
+  std::set<std::string> paths;
+  for (const VersionTable::Shard& shard : base_.shards) paths.insert(shard.file);
+  for (const VersionTable::File& file : base_.files) paths.insert(file.path);
+  for (const auto& [path, change] : files_) paths.insert(path);
+  if (const auto path = PathThatIsAFolder(paths)) {
+    Throw(ErrorCode::kCorrupt, "file {}: the patch makes a folder of it, or a file of the folder",
+          *path);
+  }
 }
 
 void Chain::AddPatch(const Patch& patch) {

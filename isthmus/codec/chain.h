@@ -51,6 +51,7 @@ class Chain {
                  std::map<size_t, std::vector<Range>>* ranges) const;
   void LinkTensor(size_t tensor, std::vector<Range> ranges);
   void AddFile(const Part* part, const FileEntry& entry);
+  void CheckPaths() const;
 
   tensor::VersionTable base_;
   tensor::VersionTable result_;

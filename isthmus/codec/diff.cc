@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/codec/paths.h"
 #include "isthmus/codec/tensor_diff.h"
 
 namespace isthmus::codec {
@@ -91,6 +93,16 @@ std::optional<std::string> WhyLargeFilesDiffer(const Checkpoint& from, const Che
                        file.bytes);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> WhyPathsCollide(const Checkpoint& base, const Checkpoint& next) {
+  std::set<std::string> paths;
+  for (const Checkpoint* side : {&base, &next}) {
+    for (const Checkpoint::OtherFile& file : side->other_files()) paths.insert(file.path);
+  }
+  const auto path = PathThatIsAFolder(paths);
+  if (!path) return std::nullopt;
+  return fmt::format("{} is a file in one and a folder in the other", *path);
 }
 
 // The tensors [first, last) of one batch and the flat list of their chunks.
@@ -213,7 +225,8 @@ std::optional<std::string> WhyNoPatch(const Checkpoint& base, const Checkpoint& 
   if (auto why = WhyShardsDiffer(base, next)) return why;
   if (auto why = WhyPlacesDiffer(base, next)) return why;
   if (auto why = WhyLargeFilesDiffer(base, next)) return why;
-  return WhyLargeFilesDiffer(next, base);
+  if (auto why = WhyLargeFilesDiffer(next, base)) return why;
+  return WhyPathsCollide(base, next);
 }
 
 DiffResult DiffCheckpoints(const Checkpoint& base, const Checkpoint& next, EncodingPolicy policy,
@@ -228,6 +241,7 @@ DiffResult DiffCheckpoints(const Checkpoint& base, const Checkpoint& next, Encod
 
 void AddTensorChange(TensorDiff diff, uint64_t part_bytes, PartBuilder* part,
                      const std::function<void()>& flush) {
+  part_bytes = std::max<uint64_t>(part_bytes, 1);
   for (size_t first = 0; first < diff.payloads.size();) {
     TensorEntry range = diff.entry;
     range.first_chunk = first;

@@ -10,6 +10,8 @@ namespace isthmus::codec {
 namespace {
 
 constexpr int kLevel = 1;
+// RFC 8878, 3.1.1: of a frame that is neither skippable nor of an older format.
+constexpr uint32_t kZstdMagic = 0xFD2FB528;
 
 struct FreeContext {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -42,6 +44,9 @@ void AppendFrame(ByteSpan content, ByteVector* out) {
 }
 
 void ReadFrame(ByteSpan frame, MutableByteSpan content) {
+  if (frame.size() < 4 || LoadLe<uint32_t>(frame.data()) != kZstdMagic) {
+    Throw(ErrorCode::kCorrupt, "read zstd frame: {} bytes that do not begin one", frame.size());
+  }
   if (ZSTD_findFrameCompressedSize(frame.data(), frame.size()) != frame.size()) {
     Throw(ErrorCode::kCorrupt, "read zstd frame: its end is not at byte {} as stated",
           frame.size());

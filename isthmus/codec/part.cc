@@ -25,8 +25,7 @@ struct Header {
 
 void CheckLimit(std::string_view field, uint64_t found, uint64_t allowed) {
   if (found > allowed) {
-    Throw(ErrorCode::kCorrupt, "read part header: {} is {}, at most {} allowed", field, found,
-          allowed);
+    Throw(ErrorCode::kCorrupt, "read part: {} is {}, at most {} allowed", field, found, allowed);
   }
 }
 
@@ -149,9 +148,12 @@ class TableReader {
     }
     std::string name(previous.substr(0, static_cast<size_t>(shared)));
     name += in_.String(tensor::kMaxNameBytes - shared);
-    if (name.empty() || name <= previous) {
-      Throw(ErrorCode::kCorrupt, "read tensor name {:?}: not after the one before it", name);
+    if (!tensor::IsTensorName(name) || name <= previous) {
+      Throw(ErrorCode::kCorrupt, "read tensor name {:?}: no name, or not after the one before it",
+            name);
     }
+    names_bytes_ += name.size();
+    CheckLimit("the size of all tensor names", names_bytes_, kMaxNamesBytes);
     return name;
   }
 
@@ -191,6 +193,8 @@ class TableReader {
     if (count > in_.remaining()) {
       Throw(ErrorCode::kCorrupt, "{} chunks in {} bytes of tables", count, in_.remaining());
     }
+    chunks_ += count;
+    CheckLimit("the number of chunks", chunks_, kMaxChunks);
     ReadCounts(tensor_bytes, count, entry);
     entry->chunks.resize(static_cast<size_t>(count));
     for (size_t i = 0; i < entry->chunks.size(); ++i) {
@@ -235,6 +239,8 @@ class TableReader {
 
   ByteReader in_;
   uint64_t claimed_ = 0;
+  uint64_t chunks_ = 0;
+  uint64_t names_bytes_ = 0;
 };
 
 void ReadTensors(uint32_t count, TableReader* in, std::vector<TensorEntry>* tensors) {

@@ -120,6 +120,9 @@ uint64_t PartBuilder::Finish(const std::optional<VersionPair>& versions,
             [](const auto& a, const auto& b) { return a.entry.path < b.entry.path; });
   const ByteVector tables = Tables();
   CheckPartLimit("bytes of tables", tables.size(), kMaxTablesBytes);
+  uint64_t chunks = 0;
+  for (const TensorItem& item : tensors_) chunks += item.payloads.size();
+  CheckPartLimit("chunks", chunks, kMaxChunks);
   CheckPartLimit("tensors", tensors_.size(), kMaxTensors);
   CheckPartLimit("files", files_.size(), kMaxFiles);
   CheckPartLimit("payload bytes", payload_bytes_, kMaxPayloadBytes);

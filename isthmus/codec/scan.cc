@@ -1,8 +1,12 @@
 // One generic kernel, compiled for every SIMD target (see hwy/examples/skeleton.cc).
+#include <cstring>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isthmus/codec/scan.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
+
+#include <cstring>
 
 #include "isthmus/codec/scan.h"
 
@@ -56,7 +60,8 @@ size_t ScanUnits(const T* before, const T* after, size_t count, uint32_t first_i
   }
   for (; i < count; ++i) {
     *out = first_index + static_cast<uint32_t>(i);
-    out += before[i] != after[i] ? 1 : 0;
+    // Tensors may begin at any byte of a file.
+    out += std::memcmp(before + i, after + i, sizeof(T)) != 0 ? 1 : 0;
   }
   return static_cast<size_t>(out - positions);
 }

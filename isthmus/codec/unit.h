@@ -67,7 +67,6 @@ constexpr Bucket BucketOf(uint32_t value) {
   return {4 * (h - 2) + (value >> (h - 2)), h - 2};
 }
 // The first number of a bucket; its symbol must come from a number below 2^32: at most 123.
-inline constexpr uint32_t kMaxBucketSymbol = 123;
 constexpr uint32_t BucketExtraBits(uint32_t symbol) { return symbol < 8 ? 0 : symbol / 4 - 1; }
 constexpr uint32_t BucketStart(uint32_t symbol) {
   if (symbol < 8) return symbol;

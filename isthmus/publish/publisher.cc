@@ -95,7 +95,7 @@ void Publisher::CatchUp(VersionNumber version, std::vector<std::string>* notes) 
 
 void Publisher::RebuildBaseline(std::vector<std::string>* notes) {
   notes->emplace_back("the baseline was damaged and has been rebuilt from the board");
-  baseline_.Clear();
+  baseline_.Forget();
   CatchUp(head_, notes);
 }
 
@@ -139,7 +139,7 @@ PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions
 void Publisher::FollowCommit(std::vector<std::string>* notes) {
   try {
     CatchUp(head_, notes);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     notes->push_back(fmt::format("the baseline could not follow, the next publish brings it up: {}",
                                  error.what()));
   }
@@ -195,12 +195,15 @@ void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions&
 }
 
 void Publisher::Commit(const board::Manifest& manifest, Upload* upload) {
+  board_.CheckWriter(writer_);
   try {
     board_.Commit(writer_, manifest);
     upload->Keep();
   } catch (const Error& error) {
-    // The store could not say whether the entry was stored: then its objects must stay.
-    if (error.code() == ErrorCode::kUnavailable) upload->Keep();
+    // Only these say that the entry was not stored. Else its objects may belong to a version.
+    const bool not_stored =
+        error.code() == ErrorCode::kConflict || error.code() == ErrorCode::kInvalid;
+    if (!not_stored) upload->Keep();
     throw;
   }
 }

@@ -36,6 +36,7 @@ constexpr size_t kPageBytes = 4096;
 
 // Buffers of one thread.
 struct Scratch {
+  ByteVector old_bytes;
   ByteVector bytes;
   std::vector<uint32_t> positions;
 };
@@ -106,22 +107,27 @@ class Pass {
   }
 
   void Change(const Task& task, const Checkpoint::Tensor& tensor, ByteSpan chunk, uint64_t begin) {
+    const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
     Scratch& scratch = ThreadScratch();
-    scratch.bytes.assign(chunk.begin(), chunk.end());
+    // A copy that is known to be the file's: were a page of the mapping lost, what is read there
+    // would be zeros, and must neither be recorded as old nor written.
+    scratch.old_bytes.assign(chunk.begin(), chunk.end());
+    shard.map.CheckIntact();
+    scratch.bytes = scratch.old_bytes;
     chain_->FoldChunk(task.tensor, task.chunk, scratch.bytes);
     Hash(task.tensor, begin, scratch.bytes);
 
     const size_t unit_bytes = tensor::UnitBytes(tensor.info.dtype);
     scratch.positions.resize(chunk.size() / unit_bytes + codec::kScanSlack);
-    const size_t count =
-        codec::ScanChanged(chunk, scratch.bytes, unit_bytes, 0, scratch.positions.data());
+    const size_t count = codec::ScanChanged(scratch.old_bytes, scratch.bytes, unit_bytes, 0,
+                                            scratch.positions.data());
     const std::span<const uint32_t> positions(scratch.positions.data(), count);
     if (undo_ != nullptr) {
-      undo_->RecordUnits(checkpoint_.shards()[tensor.shard].file, tensor.info.begin + begin,
-                         unit_bytes, chunk, positions);
+      undo_->RecordUnits(shard.file, tensor.info.begin + begin, unit_bytes, scratch.old_bytes,
+                         positions);
     }
     if (count * kPageBytes >= chunk.size()) {
-      checkpoint_.shards()[tensor.shard].map.WriteAt(tensor.info.begin + begin, scratch.bytes);
+      shard.map.WriteAt(tensor.info.begin + begin, scratch.bytes);
     } else {
       CopyUnits(scratch.bytes, unit_bytes, positions,
                 checkpoint_.WritableData(tensor).subspan(begin, chunk.size()));
@@ -178,7 +184,9 @@ void ReplaceHeader(const Checkpoint& checkpoint, const std::string& file, ByteSp
                    UndoLog* undo) {
   const Checkpoint::Shard& shard = ShardNamed(checkpoint, file);
   CheckHeader(shard, header);
-  if (undo != nullptr) undo->RecordBytes(file, 0, shard.header_bytes());
+  const ByteVector old_header(shard.header_bytes().begin(), shard.header_bytes().end());
+  shard.map.CheckIntact();
+  if (undo != nullptr) undo->RecordBytes(file, 0, old_header);
   std::memcpy(shard.map.writable().data(), header.data(), header.size());
 }
 

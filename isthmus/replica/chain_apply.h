@@ -14,7 +14,7 @@ namespace isthmus::replica {
 // all of it: every tensor's digest, changed or not, every shard header and every other file. Each
 // chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr: no record)
 // and only then written; so the pass reads and writes each byte of the checkpoint at most once.
-// Memory: about 3 chunks a thread, at most 12 MiB.
+// Memory: about 6 chunks a thread (old, new, positions, undo record), at most 24 MiB.
 //
 // Throws kCorrupt when the result is not what the chain promises, and whatever a failing disk
 // raises; the checkpoint is then between the versions until UndoLog::Replay took it back.

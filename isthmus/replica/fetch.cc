@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -12,6 +13,12 @@ namespace {
 // Returns whether `file` is what the manifest says.
 bool FetchOnce(board::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress, FileDigest* found) {
+  // Its size first: a wrong object must not fill the disk.
+  const std::optional<uint64_t> size = store.Size(part.key);
+  if (size && *size != part.bytes) {
+    found->bytes = *size;
+    return false;
+  }
   store.Fetch(part.key, file, [&progress](uint64_t bytes) { progress.Advance(bytes); });
   *found = DigestFile(file);
   return found->bytes == part.bytes && found->sha256 == part.sha256;

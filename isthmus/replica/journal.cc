@@ -41,6 +41,8 @@ void Journal::TakeBack(const ControlPaths& paths, const fs::path& directory) {
 
 void Journal::Discard(const ControlPaths& paths) {
   RemoveFile(paths.journal());
+  // Durable before the log goes: else a power loss could leave a journal without its log.
+  SyncDirectory(paths.root);
   RemoveFile(paths.undo());
 }
 

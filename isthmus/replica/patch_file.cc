@@ -54,7 +54,6 @@ class PatchFile {
   }
 
   PatchFileResult Result(const Checkpoint& checkpoint) const {
-    map_.CheckIntact();
     PatchFileResult result;
     result.tensors = part_.tensors().size();
     for (const codec::TensorEntry& entry : part_.tensors()) result.changed += entry.changed;
@@ -148,7 +147,7 @@ class Control {
     constexpr int kTries = 100;
     for (int i = 0; i < kTries; ++i) {
       try {
-        if (!Exists(paths_.root)) fs::create_directory(paths_.root);
+        CreateDirectories(paths_.root);
         return {paths_.lock(), "checkpoint " + checkpoint.string()};
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kNotFound) throw;
@@ -161,22 +160,35 @@ class Control {
   FileLock lock_;
 };
 
-bool TakeBackInterrupted(const ControlPaths& paths, const fs::path& directory) {
-  if (!Journal::Pending(paths)) return false;
-  Journal::TakeBack(paths, directory);
+// Takes the change back and checks that this gave the base; `why` is what made it necessary. Until
+// that is so, the journal stays.
+void TakeBack(const ControlPaths& paths, const fs::path& directory, const Sha256Digest& base,
+              const std::string& why, ThreadPool& pool, Progress& progress) {
+  try {
+    Journal::TakeBack(paths, directory);
+    const Sha256Digest found =
+        tensor::DigestCheckpoint(Checkpoint::Open(directory), pool, progress).Digest();
+    if (found != base) {
+      Throw(ErrorCode::kCorrupt, "it is {}, expected {}", FormatSha256(found), FormatSha256(base));
+    }
+  } catch (const Error& error) {
+    Throw(ErrorCode::kCorrupt,
+          "take back the change of {} ({}): {}; it is between two versions, restore it from a copy",
+          directory.string(), why, error.what());
+  }
   Journal::Discard(paths);
-  return true;
 }
 
 void ChangeInPlace(const PatchFile& file, const ControlPaths& paths, const Checkpoint& checkpoint,
                    const codec::Chain& chain, ThreadPool& pool, Progress& progress) {
-  Journal journal(paths, {chain.base().Digest(), chain.result().Digest()});
+  const Sha256Digest base = chain.base().Digest();
+  Journal journal(paths, {base, chain.result().Digest()});
   try {
     file.Apply(checkpoint, chain, &journal.undo(), pool, progress);
-  } catch (...) {
-    Journal::TakeBack(paths, checkpoint.directory());
-    VerifyCheckpoint(Checkpoint::Open(checkpoint.directory()), chain.base(), pool, progress);
-    Journal::Discard(paths);
+    // Nobody else has this checkpoint: it must be on disk before the way back is given up.
+    for (const Checkpoint::Shard& shard : checkpoint.shards()) shard.map.Sync();
+  } catch (const std::exception& error) {
+    TakeBack(paths, checkpoint.directory(), base, error.what(), pool, progress);
     throw;
   }
   journal.Finish();
@@ -188,15 +200,20 @@ PatchFileResult ApplyPatchInPlace(const fs::path& patch, const fs::path& directo
                                   ThreadPool& pool, Progress& progress) {
   const PatchFile file(patch);
   RefuseReplica(ControlPaths(directory), directory);
-  RefuseSharedShards(Checkpoint::Open(directory));
+  if (!Exists(directory)) Throw(ErrorCode::kNotFound, "apply to {}: not found", directory.string());
   const Control control(directory);
-  const bool recovered = TakeBackInterrupted(control.paths(), directory);
+  const std::optional<JournalEntry> pending = Journal::Pending(control.paths());
+  if (pending) {
+    TakeBack(control.paths(), directory, pending->from, "a crash had interrupted it", pool,
+             progress);
+  }
   const Checkpoint checkpoint = Checkpoint::Open(directory, Access::kReadWrite);
+  RefuseSharedShards(checkpoint);
   const codec::Chain chain =
       file.ChainFrom(tensor::DigestCheckpoint(checkpoint, pool, progress), directory);
   ChangeInPlace(file, control.paths(), checkpoint, chain, pool, progress);
   PatchFileResult result = file.Result(checkpoint);
-  if (recovered) result.notes.emplace_back("took back an earlier change that was interrupted");
+  if (pending) result.notes.emplace_back("took back an earlier change that was interrupted");
   return result;
 }
 

@@ -1,9 +1,12 @@
 #include "isthmus/replica/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
+
+#include "isthmus/base/bytes.h"
 
 namespace isthmus::replica {
 namespace {
@@ -82,11 +85,17 @@ class Search {
   }
 
  private:
+  // Sizes are input: a sum that does not fit is the highest price.
+  static uint64_t Sum(uint64_t a, uint64_t b) {
+    uint64_t sum;
+    return CheckedAdd(a, b, &sum) ? sum : std::numeric_limits<uint64_t>::max();
+  }
+
   static Cost Add(const Cost& cost, const Edge& edge) {
     const auto& [price, payloads, anchors] = cost;
     // An empty version has nothing to fetch.
-    const uint64_t edge_price = edge.bytes == 0 ? 0 : edge.bytes + kPassPriceBytes;
-    return {price + edge_price, payloads + 1, anchors + (edge.anchor ? 1 : 0)};
+    const uint64_t edge_price = edge.bytes == 0 ? 0 : Sum(edge.bytes, kPassPriceBytes);
+    return {Sum(price, edge_price), payloads + 1, anchors + (edge.anchor ? 1 : 0)};
   }
 
   void Relax(VersionNumber version, const Cost& cost, VersionNumber from, const Edge& edge) {

@@ -19,9 +19,7 @@ bool HoldsFiles(const fs::path& directory) {
   if (!fs::is_directory(directory)) {
     Throw(ErrorCode::kInvalid, "open replica {}: not a directory", directory.string());
   }
-  return std::ranges::any_of(fs::directory_iterator(directory), [](const auto& entry) {
-    return !entry.path().filename().string().starts_with('.');
-  });
+  return !VisibleFiles(directory).empty();
 }
 
 void PrepareDirectory(const fs::path& directory, const ControlPaths& paths) {
@@ -48,26 +46,45 @@ Replica::Replica(const fs::path& directory, ThreadPool& pool, Progress& progress
 Replica::~Replica() = default;
 
 void Replica::Recover() {
-  const bool swapped = FinishSwap(paths_, directory_);
-  if (swapped) notes_.emplace_back("completed the replacement that a crash had interrupted");
+  const bool swap_pending = FinishSwap(paths_, directory_);
   for (const fs::path& leftover : {paths_.stage(), paths_.fetch()}) RemoveTree(leftover);
-  state_ = ReadState(paths_);
-  try {
-    if (state_) table_ = ReadTable(paths_, state_->digest);
-  } catch (const Error& error) {
-    Forget();
-    notes_.push_back(fmt::format("at no version: {}", error.what()));
+  ReadHeldVersion();
+  if (swap_pending) {
+    notes_.emplace_back(state_ ? "completed the replacement that a crash had interrupted"
+                               : "gave up a damaged replacement; at no version");
   }
   const std::optional<JournalEntry> pending = Journal::Pending(paths_);
   if (pending && state_ && state_->digest == pending->to) {
     Journal::Discard(paths_);
   } else if (pending) {
+    TakeBackInterrupted();
+  }
+  // Also behind a journal: its removal may be what the disk lost.
+  if (state_ && state_->boot_id != BootId()) VerifyOrForget("verified after a reboot");
+}
+
+void Replica::ReadHeldVersion() {
+  state_ = ReadState(paths_);
+  try {
+    if (state_) table_ = ReadTable(paths_, state_->digest);
+  } catch (const Error& error) {
+    if (!MeansDamage(error)) throw;
+    Forget();
+    notes_.push_back(fmt::format("at no version: {}", error.what()));
+  }
+}
+
+void Replica::TakeBackInterrupted() {
+  try {
     Journal::TakeBack(paths_, directory_);
     VerifyOrForget("took back the change that a crash had interrupted");
-    Journal::Discard(paths_);
-  } else if (state_ && state_->boot_id != BootId()) {
-    VerifyOrForget("verified after a reboot");
+  } catch (const Error& error) {
+    // Files that are gone, or have become something else, cannot be taken back.
+    if (!MeansDamage(error) && error.code() != ErrorCode::kInvalid) throw;
+    Forget();
+    notes_.push_back(fmt::format("at no version: {}", error.what()));
   }
+  Journal::Discard(paths_);
 }
 
 void Replica::VerifyOrForget(const std::string& why) {
@@ -92,13 +109,6 @@ void Replica::Verify() {
 
 bool Replica::MeansDamage(const Error& error) {
   return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
-}
-
-void Replica::Clear() {
-  Forget();
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    if (entry.path() != paths_.root) RemoveTree(entry.path());
-  }
 }
 
 void Replica::Forget() {

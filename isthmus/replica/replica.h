@@ -64,9 +64,6 @@ class Replica {
   // Declares that the replica is at no version. Its files stay.
   void Forget();
 
-  // Forget, and removes every file beside the control directory, whoever put it there.
-  void Clear();
-
   // kInvalid if the replica holds a version of another run or board.
   void CheckFollows(const board::Board& board, const std::string& run) const;
 
@@ -74,14 +71,16 @@ class Replica {
   using Manifests = std::vector<board::Manifest>;  // newest first
 
   void Recover();
+  void ReadHeldVersion();
+  void TakeBackInterrupted();
   // At the table's version after a full verification, else at none; `why` becomes a note.
   void VerifyOrForget(const std::string& why);
   // Whether an error says that bytes are missing or wrong, rather than that a resource failed.
   static bool MeansDamage(const Error& error);
 
   Manifests ReadManifests(const board::Board& board, const std::string& run,
-                          board::VersionNumber target,
-                          const std::set<PlannedPayload>& unusable) const;
+                          board::VersionNumber target, const std::set<PlannedPayload>& unusable,
+                          bool down_to_anchor) const;
   void RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan);
   void Advance(const board::Board& board, const Manifests& manifests, const Plan& plan);
   void TakeBack();

@@ -81,6 +81,10 @@ ReplicaState StateFor(const board::Board& board, const Manifest& manifest) {
   return {board.uuid(), manifest.run, manifest.version, manifest.digest, BootId()};
 }
 
+std::string Lost(std::string_view why) {
+  return fmt::format("{}; the replica is at no version now, the next pull repairs it", why);
+}
+
 std::string Describe(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
   const bool anchor = PayloadOf(manifests, planned).kind == PayloadKind::kAnchor;
   return fmt::format("{} {}", anchor ? "anchor" : "patch", planned.version);
@@ -94,10 +98,12 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
   result.from = state_ ? state_->version : kNoVersion;
   result.to = version;
   std::set<PlannedPayload> unusable;
+  bool down_to_anchor = false;
   for (std::optional<Error> failure;;) {
     const VersionNumber held = state_ ? state_->version : kNoVersion;
-    const Manifests manifests = ReadManifests(board, run, version, unusable);
+    const Manifests manifests = ReadManifests(board, run, version, unusable, down_to_anchor);
     const std::optional<Plan> plan = MakePlan(manifests, held, version, unusable);
+    if (!plan && !std::exchange(down_to_anchor, true)) continue;
     if (!plan && failure) throw Error(*failure);
     if (!plan) {
       Throw(ErrorCode::kNotFound, "pull version {} of run {}: no chain leads there from {}",
@@ -117,7 +123,8 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
       notes_.push_back(fmt::format("left out a payload: {}", fault.error.what()));
     } catch (const Error& error) {
       // Still at its version, or nothing to lose, or no room: not about the local files.
-      if (state_ || held == kNoVersion || !MeansDamage(error)) throw;
+      if (state_ || held == kNoVersion) throw;
+      if (!MeansDamage(error)) throw Error(error.code(), Lost(error.what()));
       failure.emplace(error);
       notes_.push_back(fmt::format("local files were damaged, rebuilt: {}", error.what()));
     }
@@ -134,9 +141,10 @@ void Replica::CheckFollows(const board::Board& board, const std::string& run) co
 // The manifests that a chain to the target may need: down to the held version, or to an anchor.
 Replica::Manifests Replica::ReadManifests(const board::Board& board, const std::string& run,
                                           VersionNumber target,
-                                          const std::set<PlannedPayload>& unusable) const {
+                                          const std::set<PlannedPayload>& unusable,
+                                          bool down_to_anchor) const {
   const VersionNumber held = state_ ? state_->version : kNoVersion;
-  const bool forward = held != kNoVersion && held <= target && unusable.empty();
+  const bool forward = held != kNoVersion && held <= target && !down_to_anchor;
   Manifests manifests;
   for (VersionNumber version = target; version != kNoVersion; --version) {
     std::optional<Manifest> manifest = board.Read(run, version);
@@ -188,7 +196,7 @@ void Replica::TakeBack() {
     Journal::TakeBack(paths_, directory_);
     VerifyOrForget("took back a change that failed");
     Journal::Discard(paths_);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     // The journal stays: the next start goes on from there. Until then, at no version.
     state_.reset();
     notes_.push_back(fmt::format("could not take back a failed change: {}", error.what()));
@@ -234,6 +242,8 @@ void Replica::Seed(const board::Board& board, const Manifests& manifests, const 
   }
   const ReplicaState next = StateFor(board, target);
   SwapIn(paths_, directory_, next, table);
+  // Of a change that could not be taken back before: it speaks of bytes that are gone.
+  if (Exists(paths_.journal())) Journal::Discard(paths_);
   state_ = next;
   table_ = std::move(table);
 }

@@ -30,29 +30,22 @@ void MoveIn(const fs::path& staged, const fs::path& place) {
   }
 }
 
-// Every file of a replica, sorted: hidden ones (the control directory) are not its checkpoint's.
-std::vector<std::string> VisibleFiles(const fs::path& directory) {
-  std::vector<std::string> files;
-  for (auto at = fs::recursive_directory_iterator(directory); at != fs::end(at); ++at) {
-    if (at->path().filename().string().starts_with('.')) {
-      at.disable_recursion_pending();
-    } else if (!at->is_directory()) {
-      files.push_back(at->path().lexically_relative(directory).generic_string());
-    }
+std::string FileName(const json::value& value) {
+  std::string name(value.as_string());
+  if (!tensor::IsFilePath(name)) {
+    Throw(ErrorCode::kCorrupt, "read swap.json: {:?} is not a file of a checkpoint", name);
   }
-  std::ranges::sort(files);
-  return files;
+  return name;
 }
 
 // Steps 3 to 6.
 void GoForward(const ControlPaths& paths, const fs::path& directory, const json::object& swap) {
   RemoveFile(paths.state());
   for (const json::value& file : swap.at("removed").as_array()) {
-    const std::string_view name(file.as_string());
-    RemoveFileAndEmptyParents(directory, name);
+    RemoveFileAndEmptyParents(directory, FileName(file));
   }
   for (const json::value& file : swap.at("files").as_array()) {
-    const std::string_view name(file.as_string());
+    const std::string name = FileName(file);
     MoveIn(paths.stage() / name, directory / name);
   }
   const ReplicaState state = ReplicaState::Parse(json::serialize(swap.at("state")));
@@ -86,11 +79,11 @@ void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaS
 
 bool FinishSwap(const ControlPaths& paths, const fs::path& directory) {
   if (!Exists(paths.swap())) return false;
-  const std::string text = ReadFile(paths.swap(), kMaxSwapBytes);
   try {
+    const std::string text = ReadFile(paths.swap(), kMaxSwapBytes);
     GoForward(paths, directory, board::ParseJson(text).as_object());
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCorrupt) throw;
+    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
     Abandon(paths);
   } catch (const boost::system::system_error&) {  // a missing key or a wrong type
     Abandon(paths);

@@ -68,12 +68,27 @@ void WriteState(const ControlPaths& paths, const ReplicaState& state,
   const fs::path table_path = paths.table(state.digest);
   WriteFileAtomic(table_path, table.Serialize());
   WriteFileAtomic(paths.state(), AsBytes(state.Serialize()));
-  for (const auto& entry : fs::directory_iterator(paths.root)) {
-    std::error_code ignored;  // a leftover costs space only
+  std::error_code ignored;  // a leftover costs space only
+  for (const auto& entry : fs::directory_iterator(paths.root, ignored)) {
     if (entry.path().extension() == kTableSuffix && entry.path() != table_path) {
       fs::remove(entry.path(), ignored);
     }
   }
+}
+
+std::vector<std::string> VisibleFiles(const fs::path& directory) try {
+  std::vector<std::string> files;
+  for (auto at = fs::recursive_directory_iterator(directory); at != fs::end(at); ++at) {
+    if (at->path().filename().string().starts_with('.')) {
+      at.disable_recursion_pending();
+    } else if (!at->is_directory()) {
+      files.push_back(at->path().lexically_relative(directory).generic_string());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+} catch (const fs::filesystem_error& error) {
+  ThrowErrno(error.code().value(), "list", error.path1().string());
 }
 
 std::vector<std::string> FilesOf(const tensor::VersionTable& table) {

@@ -49,13 +49,16 @@ struct ReplicaState {
 std::string BootId();
 
 // nullopt if the replica holds no version, or one that cannot be read (a damaged file is no claim).
-// A pending journal or swap is not looked at: see Replica::Open.
+// A pending journal or swap is not looked at: the constructor of Replica does.
 std::optional<ReplicaState> ReadState(const ControlPaths& paths);
 
 // Writes the table, then the state: the point at which the replica is at the version. Removes
 // tables of other versions.
 void WriteState(const ControlPaths& paths, const ReplicaState& state,
                 const tensor::VersionTable& table);
+
+// Every file below a directory, sorted, but for hidden names (the control directory).
+std::vector<std::string> VisibleFiles(const fs::path& directory);
 
 // The files of a version: shards and others.
 std::vector<std::string> FilesOf(const tensor::VersionTable& table);

@@ -4,6 +4,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/base/mapped_file.h"
+#include "isthmus/tensor/version_table.h"
 
 namespace isthmus::replica {
 namespace {
@@ -12,6 +13,8 @@ enum class RecordKind : uint8_t { kUnits = 1, kBytes = 2, kFile = 3, kNoFile = 4
 
 constexpr size_t kFrameBytes = 4 + 8;
 constexpr uint64_t kMaxFileNameBytes = 4096;
+// A chunk of 4-byte units (docs/patch-format.md, section 1).
+constexpr uint64_t kMaxRangeBytes = uint64_t{4} << 20;
 
 ByteWriter StartRecord(RecordKind kind, const std::string& file) {
   ByteWriter body;
@@ -30,16 +33,31 @@ ByteSpan NextBody(ByteReader* log) {
   return Xxh3_64(body) == digest ? body : ByteSpan();
 }
 
+void CheckRange(const File& file, uint64_t offset, uint64_t bytes) {
+  const uint64_t size = file.Size();
+  if (bytes <= size && offset <= size - bytes) return;
+  Throw(ErrorCode::kCorrupt, "undo change of {}: {} bytes at {}, the file has {}",
+        file.path().string(), bytes, offset, size);
+}
+
+void UndoBytes(ByteReader* body, const fs::path& path) {
+  const File file = File::OpenReadWrite(path);
+  const uint64_t offset = body->Varint();
+  CheckRange(file, offset, body->remaining());
+  file.WriteAt(offset, body->Take(body->remaining()));
+}
+
 void UndoUnits(ByteReader* body, const fs::path& path) {
   File file = File::OpenReadWrite(path);
   const uint64_t offset = body->Varint();
   const uint64_t range_bytes = body->Varint();
   const uint64_t unit_bytes = body->Varint();
   const uint64_t count = body->Varint();
-  if (range_bytes > file.Size() || offset > file.Size() - range_bytes) {
-    Throw(ErrorCode::kCorrupt, "undo change of {}: bytes {} to {} of {}", path.string(), offset,
-          offset + range_bytes, file.Size());
+  if ((unit_bytes != 1 && unit_bytes != 2 && unit_bytes != 4) || range_bytes > kMaxRangeBytes) {
+    Throw(ErrorCode::kCorrupt, "undo change of {}: {} bytes in units of {}", path.string(),
+          range_bytes, unit_bytes);
   }
+  CheckRange(file, offset, range_bytes);
   ByteVector range(range_bytes);
   file.ReadAt(offset, range);
   uint64_t position = 0;
@@ -66,16 +84,16 @@ void UndoFile(const fs::path& path, ByteSpan old_content) {
 void UndoRecord(ByteSpan bytes, const fs::path& directory) {
   ByteReader body(bytes);
   const auto kind = static_cast<RecordKind>(body.U8());
-  const fs::path name = body.String(kMaxFileNameBytes);
+  const std::string name(body.String(kMaxFileNameBytes));
+  if (!tensor::IsFilePath(name)) {
+    Throw(ErrorCode::kCorrupt, "undo change: {:?} is not a file of a checkpoint", name);
+  }
   const fs::path path = directory / name;
   switch (kind) {
     case RecordKind::kUnits:
       return UndoUnits(&body, path);
-    case RecordKind::kBytes: {
-      const uint64_t offset = body.Varint();
-      File::OpenReadWrite(path).WriteAt(offset, body.Take(body.remaining()));
-      return;
-    }
+    case RecordKind::kBytes:
+      return UndoBytes(&body, path);
     case RecordKind::kFile:
       return UndoFile(path, body.Take(body.remaining()));
     case RecordKind::kNoFile:
