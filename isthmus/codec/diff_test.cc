@@ -168,6 +168,12 @@ TEST_F(DiffTest, FilesThatChangedCameOrWentTravelInThePatch) {
                        {"model-00002-of-00002.safetensors", FileKind::kShardHeader}}));
 }
 
+TEST_F(DiffTest, AFileThatBecomesAFolderIsNamedAsTheReason) {
+  model_.files["sub"] = "a file now";
+  model_.files.erase("sub/vocab.txt");
+  EXPECT_EQ(WhyNot(), "sub is a file in one and a folder in the other");
+}
+
 TEST_F(DiffTest, ALostTensorIsNamedAsTheReason) {
   std::erase_if(model_.tensors, [](const auto& tensor) { return tensor.name == "fp8"; });
   EXPECT_EQ(WhyNot(), "tensor fp8 is gone");

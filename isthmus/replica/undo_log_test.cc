@@ -98,6 +98,21 @@ TEST_F(UndoLogTest, FilesComeBackAndNewOnesGo) {
   EXPECT_EQ(ReadFile(dir_ / "changed-bytes", 100), "abcdef");
 }
 
+TEST_F(UndoLogTest, RecordsThatNameOtherPlacesAreRefused) {
+  dir_.Write("inside/file", "abcd");
+  for (const std::string name : {"../outside", "/etc/hostname", "a/../../b", ".hidden"}) {
+    UndoLog(dir_ / "undo").RecordFile(name, "written by the log");
+    ExpectError(
+        ErrorCode::kCorrupt, [&] { UndoLog::Replay(dir_ / "undo", dir_ / "inside"); },
+        "not a file of a checkpoint");
+  }
+  EXPECT_FALSE(Exists(dir_ / "outside"));
+  UndoLog(dir_ / "undo").RecordBytes("file", 2, AsBytes("xyz"));
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { UndoLog::Replay(dir_ / "undo", dir_ / "inside"); },
+      "3 bytes at 2, the file has 4");
+}
+
 TEST_F(UndoLogTest, AfterARecordThatCouldNotBeWrittenNoneFollows) {
   UndoLog log("/dev/full");
   const auto record = [&log] { log.RecordBytes("file", 0, AsBytes("old")); };

@@ -62,6 +62,17 @@ TEST_F(PublishTest, ALostTensorMakesAnAnchorAndSaysWhy) {
   ExpectIsSource("replica", 2);
 }
 
+TEST_F(PublishTest, AFileThatBecomesAFolderMakesAnAnchor) {
+  Publish();
+  model_.files = {{"config.json/nested", "x"}};
+  EXPECT_EQ(Publish().anchor_reason, "config.json is a file in one and a folder in the other");
+  Pull("replica", 1);
+  Pull("replica", 2);
+  ExpectIsSource("replica", 2);
+  Pull("replica", 1);
+  ExpectIsSource("replica", 1);
+}
+
 TEST_F(PublishTest, ADamagedBaselineIsNoticedAndRebuiltFromTheBoard) {
   PublishSteps(2);
   Damage(dir_ / "baseline/model-00001-of-00002.safetensors");

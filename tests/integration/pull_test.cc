@@ -178,6 +178,44 @@ TEST_F(PullTest, AfterARebootTheReplicaIsVerifiedBeforeItIsBelieved) {
   EXPECT_FALSE(Replica(dir_ / "replica", pool_, NoProgress()).state());
 }
 
+TEST_F(PullTest, AfterARebootACommittedChangeIsVerifiedThoughItsJournalIsStillThere) {
+  PublishSteps(1);
+  Pull("replica", 1);
+  const ControlPaths paths(dir_ / "replica");
+  auto state = *replica::ReadState(paths);
+  state.boot_id = "another boot";
+  WriteFileAtomic(paths.state(), AsBytes(state.Serialize()));
+  replica::Journal(paths, {Sha256(AsBytes("from")), state.digest});
+  Damage(dir_ / "replica/model-00001-of-00002.safetensors");  // a write that the disk lost
+  EXPECT_FALSE(Replica(dir_ / "replica", pool_, NoProgress()).state());
+}
+
+TEST_F(PullTest, AnInterruptedChangeOfAFileThatIsGoneMeansNoVersion) {
+  PublishSteps(1);
+  Pull("replica", 1);
+  const ControlPaths paths(dir_ / "replica");
+  const std::string file = "model-00002-of-00002.safetensors";
+  replica::Journal(paths, {Sha256(AsBytes("from")), Sha256(AsBytes("to"))})
+      .undo()
+      .RecordBytes(file, 0, AsBytes("xxxx"));
+  fs::remove(dir_ / "replica" / file);
+  EXPECT_FALSE(Replica(dir_ / "replica", pool_, NoProgress()).state());
+  Pull("replica", 1);
+  ExpectIsSource("replica", 1);
+}
+
+TEST_F(PullTest, ADamagedJournalOrSwapFileMeansToVerifyNotToStop) {
+  PublishSteps(2);
+  Pull("replica", 1);
+  const ControlPaths paths(dir_ / "replica");
+  File::Create(paths.journal()).Write(AsBytes("{"));
+  EXPECT_EQ(Replica(dir_ / "replica", pool_, NoProgress()).state()->version, 1U);
+  File::Create(paths.swap()).Write(AsBytes("{\"state\":3}"));
+  EXPECT_FALSE(Replica(dir_ / "replica", pool_, NoProgress()).state());
+  Pull("replica", 2);
+  ExpectIsSource("replica", 2);
+}
+
 TEST_F(PullTest, ADamagedStateFileMeansNoVersion) {
   PublishSteps(1);
   Pull("replica", 1);
