@@ -4,7 +4,10 @@
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isthmus/base/error.h"
@@ -30,26 +33,44 @@ void MoveIn(const fs::path& staged, const fs::path& place) {
   }
 }
 
-std::string FileName(const json::value& value) {
-  std::string name(value.as_string());
-  if (!tensor::IsFilePath(name)) {
-    Throw(ErrorCode::kCorrupt, "read swap.json: {:?} is not a file of a checkpoint", name);
+// What swap.json says.
+struct Swap {
+  ReplicaState state;
+  std::vector<std::string> files;
+  std::vector<std::string> removed;
+};
+
+std::vector<std::string> FileNames(const json::value& list) {
+  std::vector<std::string> names;
+  for (const json::value& item : list.as_array()) {
+    std::string name(item.as_string());
+    if (!tensor::IsFilePath(name)) {
+      Throw(ErrorCode::kCorrupt, "read swap.json: {:?} is not a file of a checkpoint", name);
+    }
+    names.push_back(std::move(name));
   }
-  return name;
+  return names;
+}
+
+// nullopt if it is damaged.
+std::optional<Swap> ReadSwap(const fs::path& path) {
+  const std::string text = ReadFile(path, kMaxSwapBytes);
+  try {
+    const json::value parsed = board::ParseJson(text);
+    const json::object& object = parsed.as_object();
+    return Swap{ReplicaState::Parse(json::serialize(object.at("state"))),
+                FileNames(object.at("files")), FileNames(object.at("removed"))};
+  } catch (const std::exception&) {  // Boost.JSON: a missing key, a wrong type; or kCorrupt
+    return std::nullopt;
+  }
 }
 
 // Steps 3 to 6.
-void GoForward(const ControlPaths& paths, const fs::path& directory, const json::object& swap) {
+void GoForward(const ControlPaths& paths, const fs::path& directory, const Swap& swap) {
   RemoveFile(paths.state());
-  for (const json::value& file : swap.at("removed").as_array()) {
-    RemoveFileAndEmptyParents(directory, FileName(file));
-  }
-  for (const json::value& file : swap.at("files").as_array()) {
-    const std::string name = FileName(file);
-    MoveIn(paths.stage() / name, directory / name);
-  }
-  const ReplicaState state = ReplicaState::Parse(json::serialize(swap.at("state")));
-  WriteState(paths, state, ReadTable(paths, state.digest));
+  for (const std::string& file : swap.removed) RemoveFileAndEmptyParents(directory, file);
+  for (const std::string& file : swap.files) MoveIn(paths.stage() / file, directory / file);
+  WriteState(paths, swap.state, ReadTable(paths, swap.state.digest));
   RemoveFile(paths.swap());
   RemoveTree(paths.stage());
 }
@@ -65,27 +86,29 @@ void Abandon(const ControlPaths& paths) {
 
 void SwapIn(const ControlPaths& paths, const fs::path& directory, const ReplicaState& state,
             const VersionTable& table) {
-  const std::vector<std::string> files = FilesOf(table);
-  std::vector<std::string> removed;
-  std::ranges::set_difference(VisibleFiles(directory), files, std::back_inserter(removed));
+  Swap swap = {state, FilesOf(table), {}};
+  std::ranges::set_difference(VisibleFiles(directory), swap.files,
+                              std::back_inserter(swap.removed));
   WriteFileAtomic(paths.table(state.digest), table.Serialize());
-  const json::object swap = {{"format", 1},
+  const json::object text = {{"format", 1},
                              {"state", json::parse(state.Serialize())},
-                             {"files", ToJson(files)},
-                             {"removed", ToJson(removed)}};
-  WriteFileAtomic(paths.swap(), AsBytes(json::serialize(swap)));
+                             {"files", ToJson(swap.files)},
+                             {"removed", ToJson(swap.removed)}};
+  WriteFileAtomic(paths.swap(), AsBytes(json::serialize(text)));
   GoForward(paths, directory, swap);
 }
 
 bool FinishSwap(const ControlPaths& paths, const fs::path& directory) {
   if (!Exists(paths.swap())) return false;
+  const std::optional<Swap> swap = ReadSwap(paths.swap());
+  if (!swap) {
+    Abandon(paths);
+    return true;
+  }
   try {
-    const std::string text = ReadFile(paths.swap(), kMaxSwapBytes);
-    GoForward(paths, directory, board::ParseJson(text).as_object());
+    GoForward(paths, directory, *swap);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
-    Abandon(paths);
-  } catch (const boost::system::system_error&) {  // a missing key or a wrong type
     Abandon(paths);
   }
   return true;
