@@ -173,7 +173,13 @@ void SyncDirectory(const fs::path& directory) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path)
-    : path_(path), temporary_(TemporaryName(path)), file_(File::CreateNew(temporary_)) {}
+    : path_(path), temporary_(TemporaryName(path)), file_([this] {
+        try {
+          return File::CreateNew(temporary_);
+        } catch (const Error& error) {  // the user knows the file by its own name
+          throw error.Annotated("write " + path_.string());
+        }
+      }()) {}
 
 AtomicFile::~AtomicFile() { ::unlink(temporary_.c_str()); }
 

@@ -180,6 +180,10 @@ void CreateEntry(Store& store, const std::string& key, const std::string& text) 
 }  // namespace
 
 void Board::Init(Store& store) {
+  if (!store.Size(kBoardKey) && !store.List("").empty()) {
+    Throw(ErrorCode::kInvalid, "create a board in {}: it holds other files, name an empty place",
+          store.Describe());
+  }
   const json::object board = {{"format", kBoardFormat}, {"board", RandomUuid()}};
   if (store.Create(kBoardKey, AsBytes(ToText(board)))) return;
   Throw(ErrorCode::kConflict, "create a board in {}: it holds one already", store.Describe());

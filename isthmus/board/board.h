@@ -24,7 +24,8 @@ struct Writer {
 // An open board. Thread-safe, as its store is.
 class Board {
  public:
-  // Creates board.json; kConflict if the store holds a board already.
+  // Creates board.json; kConflict if the store holds a board already, kInvalid if it holds anything
+  // else.
   static void Init(Store& store);
   // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
   // newer, kCorrupt if board.json is malformed.

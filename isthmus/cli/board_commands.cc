@@ -103,7 +103,7 @@ void PrintPublished(const Context& context, const publish::PublishResult& result
     facts.Add("changed",
               fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
                           FormatCount(manifest.elements), FormatPercent(DensityOf(manifest))));
-    facts.Add("payload", fmt::format("patch, {} ({})", FormatBytes(result.payload_bytes()),
+    facts.Add("payload", fmt::format("patch, {} of {}", FormatBytes(result.payload_bytes()),
                                      FormatBytes(manifest.checkpoint_bytes)));
   }
   facts.Add("baseline", baseline.string());
@@ -116,6 +116,7 @@ void RunPublish(const PublishArguments& arguments, Context& context) {
   board::Board board = arguments.board.Open();
   const fs::path baseline = arguments.baseline.empty() ? DefaultBaseline(board, arguments.board.run)
                                                        : fs::path(arguments.baseline);
+  publish::RefuseOverlap(arguments.checkpoint, baseline);  // before the baseline is touched
   publish::PublishOptions options;
   options.encoding = arguments.encoding.policy();
   options.step = arguments.step;
@@ -136,7 +137,7 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
   if (arguments.version == "latest") {
     const VersionNumber head = board.Head(arguments.board.run);
     if (head != kNoVersion) return head;
-    Throw(ErrorCode::kNotFound, "pull run {} from {}: it has no version", arguments.board.run,
+    Throw(ErrorCode::kNotFound, "pull run {} from {}: no such run", arguments.board.run,
           arguments.board.board);
   }
   const std::string& text = arguments.version;
@@ -145,7 +146,12 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
   if (!digits || std::stoull(text) == 0) {
     Throw(ErrorCode::kInvalid, "read --version {}: expected a number from 1, or latest", text);
   }
-  return std::stoull(text);
+  const VersionNumber version = std::stoull(text);
+  if (!board.Read(arguments.board.run, version)) {
+    Throw(ErrorCode::kNotFound, "pull version {} of run {} from {}: no such version", version,
+          arguments.board.run, arguments.board.board);
+  }
+  return version;
 }
 
 void RunPull(const PullArguments& arguments, Context& context) {

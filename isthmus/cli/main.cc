@@ -22,7 +22,7 @@ constexpr int kMaxThreads = 1024;
 bool HasEnvironment(const CLI::App& app, const std::string& option) {
   if (option == "help") return false;
   if (option == "version") return app.get_parent() != nullptr;
-  return app.get_name() != "verify" || (option != "replica" && option != "against");
+  return app.get_name() != "verify";
 }
 
 void NameEnvironment(CLI::App& app) {
@@ -45,6 +45,7 @@ void Declare(CLI::App& app, Context& context) {
   const bool has_config = config != nullptr && *config != '\0';
   app.set_config("--config", has_config ? config : "",
                  "Read options from a TOML file; the command line wins", has_config);
+  app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_flag("--json", context.json, "Print one JSON object instead of text");
   app.add_option("--threads", context.threads, "Threads to use (0: one per core)")
       ->check(CLI::Range(0, kMaxThreads))

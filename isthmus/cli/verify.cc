@@ -87,7 +87,7 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
   try {
     const VersionTable table = replica::ReadTable(paths, state->digest);
     const auto checkpoint = tensor::Checkpoint::Open(options.replica);
-    replica::VerifyCheckpoint(checkpoint, table, context.pool(), *context.progress);
+    problems = replica::FindDamage(checkpoint, table, context.pool(), *context.progress);
     for (const auto& file : checkpoint.other_files()) {
       if (!std::ranges::binary_search(table.files, file.path, {}, &VersionTable::File::path)) {
         problems.push_back(fmt::format("file {} is not of this version", file.path));
@@ -177,6 +177,10 @@ Problems Verify(const VerifyOptions& options, Context& context) {
       (!options.checkpoint.empty() && !options.replica.empty())) {
     Throw(ErrorCode::kInvalid, "verify {}: CHECKPOINT and --against go together, without --replica",
           options.checkpoint);
+  }
+  const bool of_board = !options.board.board.empty() || !options.board.run.empty() || options.deep;
+  if (of_board && (!options.checkpoint.empty() || !options.replica.empty())) {
+    Throw(ErrorCode::kInvalid, "verify: a board and something else, one at a time allowed");
   }
   if (!options.checkpoint.empty()) return VerifyAgainst(options, context);
   if (!options.replica.empty()) return VerifyReplica(options, context);

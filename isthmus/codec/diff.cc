@@ -150,8 +150,8 @@ class Differ {
       first = batch.last;
     }
     base_.CheckIntact();
+    next_.CheckUnchanged();  // first: a file that is being rewritten may also have lost pages
     next_.CheckIntact();
-    next_.CheckUnchanged();
     return std::move(result_);
   }
 

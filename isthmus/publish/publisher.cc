@@ -62,11 +62,33 @@ std::string JoinNames(const std::map<std::string, uint64_t>& encodings) {
   return joined;
 }
 
+fs::path RealPath(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) ThrowErrno(error.value(), "look at", path.string());
+  return real.has_filename() ? real : real.parent_path();
+}
+
+// Whether `path` is `directory`, or below it.
+bool LiesIn(const fs::path& path, const fs::path& directory) {
+  const auto [end, unused] =
+      std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
+  return end == directory.end();
+}
+
 void AddFiles(const tensor::VersionTable& table, board::Manifest* manifest) {
   for (const auto& file : table.files) manifest->files[file.path] = file.sha256;
 }
 
 }  // namespace
+
+void RefuseOverlap(const fs::path& checkpoint, const fs::path& baseline) {
+  const fs::path a = RealPath(checkpoint);
+  const fs::path b = RealPath(baseline);
+  if (!LiesIn(a, b) && !LiesIn(b, a)) return;
+  Throw(ErrorCode::kInvalid, "publish {}: the baseline {} is in the same place, name another one",
+        checkpoint.string(), baseline.string());
+}
 
 uint64_t PublishResult::payload_bytes() const {
   uint64_t bytes = 0;
@@ -89,6 +111,10 @@ Publisher::Publisher(board::Board& board, std::string run, const fs::path& basel
 
 void Publisher::CatchUp(VersionNumber version, std::vector<std::string>* notes) {
   if (version == kNoVersion) return;
+  const std::optional<replica::ReplicaState>& held = baseline_.state();
+  const std::optional<board::Manifest> manifest = board_.Read(run_, version);
+  // At the head already: the comparison verifies it, from the very bytes that it compares.
+  if (held && manifest && held->version == version && held->digest == manifest->digest) return;
   replica::PullResult pulled = baseline_.Pull(board_, run_, version);
   std::ranges::move(pulled.notes, std::back_inserter(*notes));
 }
@@ -111,6 +137,7 @@ Checkpoint Publisher::OpenBaseline(std::vector<std::string>* notes) {
 }
 
 PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions& options) {
+  RefuseOverlap(directory, baseline_.directory());
   const Checkpoint checkpoint = Checkpoint::Open(directory);
   const fs::path id_path = replica::ControlPaths(baseline_.directory()).root / "writer";
   writer_ = board_.OpenWriter(run_, ViewOf(checkpoint), ReadWriterId(id_path));
@@ -166,15 +193,26 @@ board::Manifest Publisher::Draft(const Checkpoint& checkpoint,
 void Publisher::PublishAnchor(const Checkpoint& checkpoint, PublishResult* result) {
   board::Manifest& manifest = result->manifest;
   Upload upload(board_, run_, manifest.version);
-  upload.AddCheckpoint(checkpoint, pool_, progress_);
-  const tensor::VersionTable table = tensor::DigestCheckpoint(checkpoint, pool_, progress_);
-  // What was stored and what was digested are the same bytes only if nobody wrote in between.
-  checkpoint.CheckUnchanged();
+  const tensor::VersionTable table = StoreAndDigest(checkpoint, &upload);
   manifest.digest = table.Digest();
   manifest.changed = manifest.elements;
   AddFiles(table, &manifest);
   manifest.payloads = {{board::PayloadKind::kAnchor, kNoVersion, "", upload.parts()}};
   Commit(manifest, &upload);
+}
+
+// What is stored and what is digested are the same bytes only if nobody writes in between. If
+// somebody does, whatever goes wrong is about that.
+tensor::VersionTable Publisher::StoreAndDigest(const Checkpoint& checkpoint, Upload* upload) {
+  try {
+    upload->AddCheckpoint(checkpoint, pool_, progress_);
+    tensor::VersionTable table = tensor::DigestCheckpoint(checkpoint, pool_, progress_);
+    checkpoint.CheckUnchanged();
+    return table;
+  } catch (const Error&) {
+    checkpoint.CheckUnchanged();
+    throw;
+  }
 }
 
 void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions& options,

@@ -32,6 +32,10 @@ struct PublishResult {
   uint64_t payload_bytes() const;
 };
 
+// Throws kInvalid if one of the directories is, or lies in, the other: a baseline is written to and
+// cleared, a checkpoint must not be.
+void RefuseOverlap(const fs::path& checkpoint, const fs::path& baseline);
+
 // Publishes versions of one run, one at a time. The baseline, against which a checkpoint is
 // compared, is a replica that this session keeps in a directory of its own: it is what the log
 // says was published, never what a trainer remembers. Holds the directory's lock. The board, the
@@ -52,6 +56,7 @@ class Publisher {
  private:
   board::Manifest Draft(const tensor::Checkpoint& checkpoint, const PublishOptions& options) const;
   void PublishAnchor(const tensor::Checkpoint& checkpoint, PublishResult* result);
+  tensor::VersionTable StoreAndDigest(const tensor::Checkpoint& checkpoint, class Upload* upload);
   void PublishPatch(const tensor::Checkpoint& checkpoint, const PublishOptions& options,
                     PublishResult* result);
   bool DiffAgainstBaseline(const tensor::Checkpoint& checkpoint, const PublishOptions& options,

@@ -76,7 +76,11 @@ class Pass {
   void Run(ThreadPool& pool) {
     pool.ParallelFor(tasks_.size(), [this](size_t i) { RunTask(tasks_[i]); });
     checkpoint_.CheckIntact();
-    for (size_t i = 0; i < leaves_.size(); ++i) CheckTensor(i);
+  }
+
+  // After Run: what is not as expected, a phrase each.
+  void AppendProblems(std::vector<std::string>* problems) const {
+    for (size_t i = 0; i < leaves_.size(); ++i) CheckTensor(i, problems);
   }
 
  private:
@@ -134,13 +138,13 @@ class Pass {
     }
   }
 
-  void CheckTensor(size_t index) const {
+  void CheckTensor(size_t index, std::vector<std::string>* problems) const {
     const VersionTable::Tensor& expected = expected_.tensors[index];
     const Xxh128Digest found = tensor::DigestOfLeaves(leaves_[index]);
     if (found == expected.digest) return;
-    Throw(ErrorCode::kCorrupt, "verify tensor {} in {}: content {}, expected {}", expected.name,
-          checkpoint_.shards()[checkpoint_.tensors()[index].shard].map.path().string(), found.Hex(),
-          expected.digest.Hex());
+    const Checkpoint::Shard& shard = checkpoint_.shards()[checkpoint_.tensors()[index].shard];
+    problems->push_back(fmt::format("tensor {} in {}: content {}, expected {}", expected.name,
+                                    shard.map.path().string(), found.Hex(), expected.digest.Hex()));
   }
 
   const Checkpoint& checkpoint_;
@@ -215,20 +219,36 @@ void ApplyFiles(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo)
   }
 }
 
-void CheckFiles(const Checkpoint& checkpoint, const VersionTable& table) {
+void CheckFile(const fs::path& path, const VersionTable::File& expected,
+               std::vector<std::string>* problems) {
+  if (!Exists(path)) {
+    problems->push_back(fmt::format("file {}: missing", path.string()));
+    return;
+  }
+  const FileDigest found = DigestFile(path);
+  if (found.bytes == expected.bytes && found.sha256 == expected.sha256) return;
+  problems->push_back(fmt::format("file {}: {} bytes, {}; expected {} bytes, {}", path.string(),
+                                  found.bytes, FormatSha256(found.sha256), expected.bytes,
+                                  FormatSha256(expected.sha256)));
+}
+
+void CheckFiles(const Checkpoint& checkpoint, const VersionTable& table,
+                std::vector<std::string>* problems) {
   for (const VersionTable::Shard& expected : table.shards) {
     const Sha256Digest found = Sha256(ShardNamed(checkpoint, expected.file).header_bytes());
     if (found == expected.header) continue;
-    Throw(ErrorCode::kCorrupt, "verify header of {}: {}, expected {}", expected.file,
-          FormatSha256(found), FormatSha256(expected.header));
+    problems->push_back(fmt::format("header of {}: {}, expected {}", expected.file,
+                                    FormatSha256(found), FormatSha256(expected.header)));
   }
   for (const VersionTable::File& expected : table.files) {
-    const FileDigest found = DigestFile(checkpoint.directory() / expected.path);
-    if (found.bytes == expected.bytes && found.sha256 == expected.sha256) continue;
-    Throw(ErrorCode::kCorrupt, "verify {}: {} bytes, {}; expected {} bytes, {}",
-          (checkpoint.directory() / expected.path).string(), found.bytes,
-          FormatSha256(found.sha256), expected.bytes, FormatSha256(expected.sha256));
+    CheckFile(checkpoint.directory() / expected.path, expected, problems);
   }
+}
+
+void ThrowFirst(const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  Throw(ErrorCode::kCorrupt, "verify {}{}", problems.front(),
+        problems.size() == 1 ? "" : fmt::format(" (and {} more)", problems.size() - 1));
 }
 
 }  // namespace
@@ -238,16 +258,29 @@ void ApplyChain(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo,
   CheckSameTensors(checkpoint, chain.base());
   const ProgressScope scope(progress, "apply", checkpoint.tensor_bytes());
   ApplyFiles(checkpoint, chain, undo);
-  Pass(checkpoint, chain.result(), &chain, undo, progress).Run(pool);
-  CheckFiles(checkpoint, chain.result());
+  Pass pass(checkpoint, chain.result(), &chain, undo, progress);
+  pass.Run(pool);
+  std::vector<std::string> problems;
+  pass.AppendProblems(&problems);
+  CheckFiles(checkpoint, chain.result(), &problems);
+  ThrowFirst(problems);
+}
+
+std::vector<std::string> FindDamage(const Checkpoint& checkpoint, const VersionTable& table,
+                                    ThreadPool& pool, Progress& progress) {
+  CheckSameTensors(checkpoint, table);
+  const ProgressScope scope(progress, "verify", checkpoint.tensor_bytes());
+  Pass pass(checkpoint, table, nullptr, nullptr, progress);
+  pass.Run(pool);
+  std::vector<std::string> problems;
+  pass.AppendProblems(&problems);
+  CheckFiles(checkpoint, table, &problems);
+  return problems;
 }
 
 void VerifyCheckpoint(const Checkpoint& checkpoint, const VersionTable& table, ThreadPool& pool,
                       Progress& progress) {
-  CheckSameTensors(checkpoint, table);
-  const ProgressScope scope(progress, "verify", checkpoint.tensor_bytes());
-  Pass(checkpoint, table, nullptr, nullptr, progress).Run(pool);
-  CheckFiles(checkpoint, table);
+  ThrowFirst(FindDamage(checkpoint, table, pool, progress));
 }
 
 }  // namespace isthmus::replica

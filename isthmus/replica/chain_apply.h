@@ -2,6 +2,9 @@
 #ifndef ISTHMUS_REPLICA_CHAIN_APPLY_H_
 #define ISTHMUS_REPLICA_CHAIN_APPLY_H_
 
+#include <string>
+#include <vector>
+
 #include "isthmus/base/progress.h"
 #include "isthmus/base/thread_pool.h"
 #include "isthmus/codec/chain.h"
@@ -21,8 +24,13 @@ namespace isthmus::replica {
 void ApplyChain(const tensor::Checkpoint& checkpoint, const codec::Chain& chain, UndoLog* undo,
                 ThreadPool& pool, Progress& progress);
 
-// Checks that a checkpoint is what a table says: throws kCorrupt naming the first difference.
-// Files that the table does not name are not looked at.
+// What of a checkpoint is not as a table says, a phrase each: tensors, shard headers, files. Files
+// that the table does not name are not looked at. kCorrupt if the tensors are other ones.
+std::vector<std::string> FindDamage(const tensor::Checkpoint& checkpoint,
+                                    const tensor::VersionTable& table, ThreadPool& pool,
+                                    Progress& progress);
+
+// Throws kCorrupt naming the first thing that FindDamage finds.
 void VerifyCheckpoint(const tensor::Checkpoint& checkpoint, const tensor::VersionTable& table,
                       ThreadPool& pool, Progress& progress);
 

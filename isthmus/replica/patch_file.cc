@@ -30,6 +30,10 @@ class PatchFile {
   // The chain from a checkpoint that has been hashed, if it is the base.
   codec::Chain ChainFrom(const tensor::VersionTable& base, const fs::path& checkpoint) const {
     const Sha256Digest found = base.Digest();
+    if (found == part_.versions()->target && found != part_.versions()->base) {
+      Throw(ErrorCode::kCorrupt, "apply {} to {}: wrong base: this is already the result, {}",
+            path_.string(), checkpoint.string(), FormatSha256(found));
+    }
     if (found != part_.versions()->base) {
       Throw(ErrorCode::kCorrupt, "apply {} to {}: wrong base: it applies to {}, this is {}",
             path_.string(), checkpoint.string(), FormatSha256(part_.versions()->base),

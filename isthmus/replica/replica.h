@@ -47,7 +47,8 @@ class Replica {
   // Only at a version.
   const tensor::VersionTable& table() const { return table_; }
 
-  // Brings the replica to `version` of the run, forward or back, along the cheapest chain. The
+  // Brings the replica to `version` of the run, forward or back, along the cheapest chain; if it is
+  // there already, verifies it. The
   // files never hold anything but the old version, the new one, or (seen as "at none" by every
   // reader of the state) a mixture that the journal can take back. On error the replica is still at
   // the old version unless notes of the next Open say otherwise.

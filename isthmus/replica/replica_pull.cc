@@ -166,7 +166,13 @@ Replica::Manifests Replica::ReadManifests(const board::Board& board, const std::
 
 void Replica::RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan) {
   if (plan.from_anchor) return Seed(board, manifests, plan);
-  if (!plan.payloads.empty()) Advance(board, manifests, plan);
+  if (!plan.payloads.empty()) return Advance(board, manifests, plan);
+  try {
+    Verify();  // already there: then it must be true
+  } catch (const Error& error) {
+    if (MeansDamage(error)) Forget();
+    throw;
+  }
 }
 
 void Replica::Advance(const board::Board& board, const Manifests& manifests, const Plan& plan) {

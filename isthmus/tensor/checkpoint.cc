@@ -249,10 +249,13 @@ void Checkpoint::CheckUnchanged() const {
     const FileState opened = {stamp.bytes, stamp.modified_ns};
     const std::optional<FileState> now = StateOf(stamp.path);
     if (now == opened) continue;
+    std::string what = now ? "written" : "removed";
+    if (now && now->bytes != stamp.bytes) {
+      what = fmt::format("changed from {} to {} bytes", stamp.bytes, now->bytes);
+    }
     Throw(ErrorCode::kConflict,
-          "read {}: {} since the checkpoint was opened with {} bytes; somebody is writing it",
-          stamp.path.string(), now ? fmt::format("changed to {} bytes", now->bytes) : "removed",
-          stamp.bytes);
+          "read {}: {} since the checkpoint was opened; somebody is writing it",
+          stamp.path.string(), what);
   }
 }
 

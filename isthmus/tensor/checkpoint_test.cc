@@ -324,8 +324,8 @@ TEST(CheckpointTest, CheckUnchangedSeesANewSize) {
   checkpoint.CheckUnchanged();
   dir.Write("config.json", "{} ");
   ExpectError(
-      ErrorCode::kConflict, [&] { checkpoint.CheckUnchanged(); }, "config.json", "3 bytes",
-      "2 bytes");
+      ErrorCode::kConflict, [&] { checkpoint.CheckUnchanged(); }, "config.json",
+      "changed from 2 to 3 bytes");
 }
 
 TEST(CheckpointTest, CheckUnchangedSeesANewTimeAtTheSameSize) {

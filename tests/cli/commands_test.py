@@ -163,7 +163,7 @@ class CommandsTest(harness.CheckpointTest):
                            f"baseline  {self.dir}/baseline", "time      <time>")
         self.assert_prints(["publish", self.step(38), *options], "version   2 of run r",
                            "changed   37,222 of 5,283,072 elements (0.7046 %)",
-                           "payload   patch, <size> (10.6 MB)",
+                           "payload   patch, <size> of 10.6 MB",
                            f"baseline  {self.dir}/baseline", "time      <time>")
         found = harness.run_json("publish", self.step(39), *options)
         self.assert_has_keys(found, "run version parent changed density payload_bytes "

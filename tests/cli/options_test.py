@@ -54,7 +54,7 @@ class OptionsTest(runs.RunTest):
         old, new = self.step(37, "fp8"), self.step(38, "fp8")
         for variables, arguments, expected in (
                 ({"ISTHMUS_REPLICA": str(replica)}, ["pull"], {"version": 2}),
-                ({"ISTHMUS_DEEP": "true", "ISTHMUS_THREADS": "1"}, ["verify"], {"ok": True}),
+                ({"ISTHMUS_THREADS": "1"}, ["log"], {"run": "r"}),
                 ({"ISTHMUS_OUTPUT": str(patch), "ISTHMUS_ENCODING": "xor"}, ["diff", old, new],
                  {"encodings": {"xor": 2}}),
                 ({"ISTHMUS_STEP": "40", "ISTHMUS_META": "a=b", "ISTHMUS_BASELINE":
@@ -65,6 +65,8 @@ class OptionsTest(runs.RunTest):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 found = json.loads(done.stdout)
                 self.assertEqual({key: found[key] for key in expected}, expected)
+        done = runs.run_with(self.variables | {"ISTHMUS_DEEP": "true"}, "verify")
+        self.assertEqual(done.returncode, 2, "what verify looks at must not come from elsewhere")
         newest = harness.run_json("log", *self.run_options)["versions"][0]
         self.assertEqual(newest["step"], 40)
 
@@ -124,6 +126,10 @@ class OptionsTest(runs.RunTest):
                            expect=None)
         self.assertIn(done.returncode, (2, 3))
         self.assertIn("nowhere.toml", done.stderr)
+        for text in ("this is not toml at all\n", '[log]\nrunn = "r"\n'):
+            done = harness.run("log", *self.run_options, "--config", self.config(text), "--json",
+                               expect=None)
+            runs.assert_one_line(self, done, 2)
         config = self.config('[publish]\nstep = "soon"\n')
         arguments = [*self.publish_arguments(self.step(37, "fp8")), "--config", config, "--json"]
         self.assertIn("step", runs.assert_one_line(self, harness.run(*arguments, expect=None), 2))

@@ -58,6 +58,50 @@ class OwnershipTest(harness.CheckpointTest):
                                   for name in harness.visible_files(self.old)})
         self.assertFalse((self.old / ".isthmus").exists())
 
+    def test_publish_refuses_a_checkpoint_in_the_place_of_its_baseline(self):
+        board = self.make_board()
+        options = ["--board", board, "--run", "r", "--baseline"]
+        harness.run("publish", self.step(37), *options, self.dir / "baseline")
+        shutil.copytree(self.step(38), self.dir / "baseline" / "inner")
+        for checkpoint, baseline in ((self.dir / "baseline", self.dir / "baseline"),
+                                     (self.dir / "baseline" / "inner", self.dir / "baseline"),
+                                     (self.old, self.old / "below")):
+            harness.run("publish", checkpoint, *options, baseline, expect=2)
+        harness.assert_same_files(self.dir / "baseline" / "inner", self.step(38))
+        harness.assert_same_files(self.old, self.step(37))
+        self.assertFalse((self.old / "below").exists())
+
+    def test_board_init_refuses_a_place_that_holds_anything_else(self):
+        harness.run("board", "init", self.old, expect=2)
+        harness.assert_same_files(self.old, self.step(37))
+
+    def test_pulling_the_version_held_repairs_what_was_damaged(self):
+        board = self.make_board()
+        harness.run("publish", self.step(37), "--board", board, "--run", "r", "--baseline",
+                    self.dir / "baseline")
+        replica = self.dir / "replica"
+        pull = ["pull", "--board", board, "--run", "r", "--replica", replica]
+        harness.run(*pull)
+        (replica / "config.json").unlink()
+        shard = replica / "model-00001-of-00002.safetensors"
+        content = bytearray(shard.read_bytes())
+        content[-1] ^= 1
+        shard.write_bytes(content)
+        found = harness.run_json("verify", "--replica", replica, expect=5)
+        self.assertEqual(len(found["problems"]), 2, found)
+        self.assertIn("rebuilt", harness.run(*pull).stderr)
+        harness.assert_same_files(replica, self.step(37))
+        self.assertEqual(harness.run_json(*pull)["chain"], [])
+
+    def test_a_pull_of_what_does_not_exist_makes_no_replica(self):
+        board = self.make_board()
+        harness.run("publish", self.step(37), "--board", board, "--run", "r", "--baseline",
+                    self.dir / "baseline")
+        for run, version in (("r", 99), ("other", "latest"), ("other", 1)):
+            harness.run("pull", "--board", board, "--run", run, "--version", version, "--replica",
+                        self.dir / "none", expect=3)
+        self.assertFalse((self.dir / "none").exists())
+
     def test_meta_that_no_manifest_can_hold_is_refused_and_leaves_no_object(self):
         board = self.make_board()
         done = subprocess.run(
