@@ -37,7 +37,7 @@ struct PublishResult {
 void RefuseOverlap(const fs::path& checkpoint, const fs::path& baseline);
 
 // Publishes versions of one run, one at a time. The baseline, against which a checkpoint is
-// compared, is a replica that this session keeps in a directory of its own: it is what the log
+// compared, is a replica that the publisher keeps in a directory of its own: it is what the log
 // says was published, never what a trainer remembers. Holds the directory's lock. The board, the
 // pool and the progress must outlive it. Not thread-safe.
 class Publisher {
