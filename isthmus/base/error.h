@@ -44,6 +44,12 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+// Whether an error says that bytes are missing or wrong, rather than that a resource failed: then
+// another copy of them may help.
+inline bool MeansDamage(const Error& error) {
+  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
+}
+
 // Throws Error(code) with a message made by fmt.
 template <typename... Args>
 [[noreturn]] void Throw(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {

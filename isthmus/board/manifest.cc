@@ -176,6 +176,12 @@ uint64_t Payload::bytes() const {
   return sum;
 }
 
+uint64_t Manifest::payload_bytes() const {
+  uint64_t sum = 0;
+  for (const Payload& payload : payloads) sum += payload.bytes();
+  return sum;
+}
+
 std::string Manifest::Serialize() const {
   json::object object = {{"format", kBoardFormat}, {"run", run}, {"version", version}};
   object["parent"] = parent == kNoVersion ? json::value(nullptr) : json::value(parent);

@@ -63,6 +63,8 @@ struct Manifest {
   WallTime created_at;
   std::string producer;
 
+  uint64_t payload_bytes() const;  // of all payloads
+
   std::string Serialize() const;
   // kInvalid for a newer format ("board format 2, this program reads 1"), kCorrupt for everything
   // else: wrong types, missing keys, numbers out of range, keys that CheckKey refuses, paths that

@@ -22,12 +22,6 @@ double DensityOf(const Manifest& manifest) {
              : static_cast<double>(manifest.changed) / static_cast<double>(manifest.elements);
 }
 
-uint64_t PayloadBytes(const Manifest& manifest) {
-  uint64_t bytes = 0;
-  for (const board::Payload& payload : manifest.payloads) bytes += payload.bytes();
-  return bytes;
-}
-
 bool IsAnchor(const Manifest& manifest) {
   return !manifest.payloads.empty() &&
          manifest.payloads.front().kind == board::PayloadKind::kAnchor;
@@ -88,7 +82,7 @@ void PrintPublished(const Context& context, const publish::PublishResult& result
                       {"elements", manifest.elements},
                       {"changed", manifest.changed},
                       {"density", DensityOf(manifest)},
-                      {"payload_bytes", result.payload_bytes()},
+                      {"payload_bytes", manifest.payload_bytes()},
                       {"checkpoint_bytes", manifest.checkpoint_bytes},
                       {"digest", FormatSha256(manifest.digest)},
                       {"baseline", baseline.string()},
@@ -97,13 +91,13 @@ void PrintPublished(const Context& context, const publish::PublishResult& result
   Facts facts;
   facts.Add("version", fmt::format("{} of run {}", manifest.version, manifest.run));
   if (IsAnchor(manifest)) {
-    facts.Add("payload", fmt::format("anchor, {}: {}", FormatBytes(result.payload_bytes()),
+    facts.Add("payload", fmt::format("anchor, {}: {}", FormatBytes(manifest.payload_bytes()),
                                      result.anchor_reason));
   } else {
     facts.Add("changed",
               fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
                           FormatCount(manifest.elements), FormatPercent(DensityOf(manifest))));
-    facts.Add("payload", fmt::format("patch, {} of {}", FormatBytes(result.payload_bytes()),
+    facts.Add("payload", fmt::format("patch, {} of {}", FormatBytes(manifest.payload_bytes()),
                                      FormatBytes(manifest.checkpoint_bytes)));
   }
   facts.Add("baseline", baseline.string());
@@ -196,7 +190,7 @@ json::object LogEntry(const Manifest& manifest) {
   json::object entry = {{"version", manifest.version},
                         {"parent", VersionOrNull(manifest.parent)},
                         {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
-                        {"payload_bytes", PayloadBytes(manifest)},
+                        {"payload_bytes", manifest.payload_bytes()},
                         {"checkpoint_bytes", manifest.checkpoint_bytes},
                         {"changed", manifest.changed},
                         {"density", DensityOf(manifest)},
@@ -211,7 +205,7 @@ std::vector<std::string> LogRow(const Manifest& manifest) {
   return {fmt::format("{}", manifest.version),
           manifest.step ? fmt::format("{}", *manifest.step) : "",
           IsAnchor(manifest) ? "anchor" : "patch",
-          FormatBytes(PayloadBytes(manifest)),
+          FormatBytes(manifest.payload_bytes()),
           IsAnchor(manifest) ? "" : FormatCount(manifest.changed),
           IsAnchor(manifest) ? "" : FormatPercent(DensityOf(manifest)),
           FormatAge(manifest.created_at)};

@@ -15,11 +15,6 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-// What verify reports. Anything else (no room, no permission) says nothing about the bytes.
-bool IsFinding(const Error& error) {
-  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
-}
-
 using tensor::VersionTable;
 
 struct VerifyOptions {
@@ -94,7 +89,7 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
       }
     }
   } catch (const Error& error) {
-    if (!IsFinding(error)) throw;
+    if (!MeansDamage(error)) throw;  // no room or permission: no finding
     problems = {error.what()};
   }
   if (Exists(paths.journal()) || Exists(paths.swap()) || replica::ReadState(paths) != state) {
@@ -141,7 +136,7 @@ void VerifyVersion(const board::Board& board, const board::Manifest& manifest, b
       try {
         VerifyPart(board, part, payload.kind == board::PayloadKind::kAnchor, deep, scratch);
       } catch (const Error& error) {
-        if (!IsFinding(error)) throw;
+        if (!MeansDamage(error)) throw;  // no room or permission: no finding
         problems->push_back(fmt::format("version {}: {}", manifest.version, error.what()));
       }
     }
@@ -165,7 +160,7 @@ Problems VerifyBoard(const VerifyOptions& options, Context& context) {
       if (manifest) VerifyVersion(board, *manifest, options.deep, scratch.path(), &problems);
       if (!manifest) problems.push_back(fmt::format("version {}: no log entry", version));
     } catch (const Error& error) {
-      if (!IsFinding(error)) throw;
+      if (!MeansDamage(error)) throw;  // no room or permission: no finding
       problems.push_back(fmt::format("version {}: {}", version, error.what()));
     }
   }

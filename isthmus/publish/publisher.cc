@@ -32,7 +32,7 @@ std::string ReadWriterId(const fs::path& path) {
   try {
     return ReadFile(path, kMaxWriterIdBytes);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNotFound && error.code() != ErrorCode::kCorrupt) throw;
+    if (!MeansDamage(error)) throw;
     return {};
   }
 }
@@ -90,12 +90,6 @@ void RefuseOverlap(const fs::path& checkpoint, const fs::path& baseline) {
         checkpoint.string(), baseline.string());
 }
 
-uint64_t PublishResult::payload_bytes() const {
-  uint64_t bytes = 0;
-  for (const board::Payload& payload : manifest.payloads) bytes += payload.bytes();
-  return bytes;
-}
-
 Publisher::Publisher(board::Board& board, std::string run, const fs::path& baseline,
                      ThreadPool& pool, Progress& progress)
     : board_(board),
@@ -130,7 +124,7 @@ Checkpoint Publisher::OpenBaseline(std::vector<std::string>* notes) {
   try {
     return Checkpoint::Open(baseline_.directory());
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    if (!MeansDamage(error)) throw;
     RebuildBaseline(notes);
     return Checkpoint::Open(baseline_.directory());
   }

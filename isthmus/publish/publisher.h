@@ -28,8 +28,6 @@ struct PublishResult {
   uint64_t tensors_changed = 0;
   std::map<std::string, uint64_t> encodings;  // name: tensors
   std::vector<std::string> notes;
-
-  uint64_t payload_bytes() const;
 };
 
 // Throws kInvalid if one of the directories is, or lies in, the other: a baseline is written to and

@@ -21,13 +21,6 @@ std::string KeySafe(std::string name) {
   return name.substr(0, 128);
 }
 
-std::vector<std::string> FilesOf(const tensor::Checkpoint& checkpoint) {
-  std::vector<std::string> files;
-  for (const auto& shard : checkpoint.shards()) files.push_back(shard.file);
-  for (const auto& file : checkpoint.other_files()) files.push_back(file.path);
-  return files;
-}
-
 }  // namespace
 
 Upload::Upload(board::Board& board, std::string run, board::VersionNumber version)
@@ -62,7 +55,7 @@ void Upload::AddPart(codec::PartBuilder* builder) {
 void Upload::AddCheckpoint(const tensor::Checkpoint& checkpoint, ThreadPool& pool,
                            Progress& progress) {
   const ProgressScope scope(progress, "upload", checkpoint.total_bytes());
-  const std::vector<std::string> files = FilesOf(checkpoint);
+  const std::vector<std::string> files = checkpoint.AllFiles();
   for (const std::string& file : files) {
     parts_.push_back({KeyFor(parts_.size(), file), 0, {}, file});
   }

@@ -88,9 +88,7 @@ void RefuseReplica(const ControlPaths& paths, const fs::path& checkpoint) {
 void CopyCheckpoint(const Checkpoint& from, const fs::path& to, ThreadPool& pool,
                     Progress& progress) {
   const ProgressScope scope(progress, "copy", from.total_bytes());
-  std::vector<std::string> files;
-  for (const auto& shard : from.shards()) files.push_back(shard.file);
-  for (const auto& file : from.other_files()) files.push_back(file.path);
+  const std::vector<std::string> files = from.AllFiles();
   for (const std::string& file : files) CreateDirectories((to / file).parent_path());
   pool.ParallelFor(files.size(), [&](size_t i) {
     CopyFile(from.directory() / files[i], to / files[i], false,

@@ -107,10 +107,6 @@ void Replica::Verify() {
   VerifyCheckpoint(tensor::Checkpoint::Open(directory_), table_, pool_, progress_);
 }
 
-bool Replica::MeansDamage(const Error& error) {
-  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
-}
-
 void Replica::Forget() {
   RemoveFile(paths_.state());
   state_.reset();

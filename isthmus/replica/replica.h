@@ -76,8 +76,6 @@ class Replica {
   void TakeBackInterrupted();
   // At the table's version after a full verification, else at none; `why` becomes a note.
   void VerifyOrForget(const std::string& why);
-  // Whether an error says that bytes are missing or wrong, rather than that a resource failed.
-  static bool MeansDamage(const Error& error);
 
   Manifests ReadManifests(const board::Board& board, const std::string& run,
                           board::VersionNumber target, const std::set<PlannedPayload>& unusable,

@@ -50,7 +50,7 @@ void BlamePayload(const PlannedPayload& planned, const Use& use) {
   try {
     use();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    if (!MeansDamage(error)) throw;
     throw PayloadFault{planned, error};
   }
 }

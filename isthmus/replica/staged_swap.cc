@@ -108,7 +108,7 @@ bool FinishSwap(const ControlPaths& paths, const fs::path& directory) {
   try {
     GoForward(paths, directory, *swap);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    if (!MeansDamage(error)) throw;
     Abandon(paths);
   }
   return true;

@@ -56,10 +56,8 @@ std::optional<ReplicaState> ReadState(const ControlPaths& paths) {
   try {
     return ReplicaState::Parse(ReadFile(paths.state(), kMaxStateBytes));
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kCorrupt) {
-      return std::nullopt;
-    }
-    throw;
+    if (!MeansDamage(error)) throw;
+    return std::nullopt;
   }
 }
 

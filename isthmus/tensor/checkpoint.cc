@@ -225,6 +225,14 @@ Checkpoint Checkpoint::Open(const fs::path& directory, Access access) {
   return checkpoint;
 }
 
+std::vector<std::string> Checkpoint::AllFiles() const {
+  std::vector<std::string> files;
+  files.reserve(shards_.size() + files_.size());
+  for (const Shard& shard : shards_) files.push_back(shard.file);
+  for (const OtherFile& file : files_) files.push_back(file.path);
+  return files;
+}
+
 const Checkpoint::Tensor* Checkpoint::Find(std::string_view name) const {
   const auto at = std::ranges::lower_bound(
       tensors_, name, {},

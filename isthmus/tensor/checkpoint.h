@@ -51,6 +51,8 @@ class Checkpoint {
   const std::vector<Shard>& shards() const { return shards_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }       // by name, byte order
   const std::vector<OtherFile>& other_files() const { return files_; }  // by path
+  // The paths of all files: shards, then the others.
+  std::vector<std::string> AllFiles() const;
   // nullptr if there is no such tensor.
   const Tensor* Find(std::string_view name) const;
 

@@ -23,7 +23,7 @@ TEST_F(PublishTest, TheFirstVersionIsAnAnchorAndTheNextOnesPatches) {
   EXPECT_EQ(second.manifest.payloads.at(0).kind, PayloadKind::kPatch);
   EXPECT_LE(second.manifest.changed, changed_bytes);
   EXPECT_GT(second.manifest.changed, changed_bytes / 2);
-  EXPECT_LT(second.payload_bytes(), first.payload_bytes() / 100);
+  EXPECT_LT(second.manifest.payload_bytes(), first.manifest.payload_bytes() / 100);
 }
 
 TEST_F(PublishTest, TheManifestSaysWhatWasPublished) {
@@ -46,7 +46,7 @@ TEST_F(PublishTest, AnUnchangedCheckpointIsAnEmptyVersion) {
   Publish();
   const publish::PublishResult second = Publish();
   EXPECT_EQ(second.manifest.changed, 0U);
-  EXPECT_EQ(second.payload_bytes(), 0U);
+  EXPECT_EQ(second.manifest.payload_bytes(), 0U);
   EXPECT_EQ(Pull("replica", 2).to, 2U);
   ExpectIsSource("replica", 2);
 }
