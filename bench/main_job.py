@@ -123,7 +123,7 @@ class Scene:
         return seconds
 
     def memcpy_gbps(self):
-        rows = call(self.codec_bench, "--copy-only", "--rounds", 7).splitlines()
+        rows = call(self.codec_bench, "--copy-only", "--bytes", "128MiB", "--rounds", 7).splitlines()
         return float(rows[1].split(",")[3])
 
     def check_identical(self):

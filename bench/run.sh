@@ -1,12 +1,35 @@
 #!/usr/bin/env bash
-# Runs all benchmarks with build/release, writes bench/results/*.csv and prints a table of the
-# ratios and goals. Arguments go to main_job.py. docs/benchmarks.md says what is measured and how.
+# Runs all benchmarks with build/release, writes bench/results/*.csv and docs/bits-per-change.svg, and
+# prints a table of the ratios and goals. docs/benchmarks.md says what is measured and how.
+#   --real DIR     real steps (bf16/step-37 ... fp8/step-40); default: those in testdata
+#   --codec-only   not the main job
+# Other arguments go to main_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
 results=bench/results
+plot=docs/bits-per-change.svg
+real=
+codec_only=
+arguments=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --real)
+      real=$2
+      shift
+      ;;
+    --codec-only) codec_only=yes ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
 
-scratch=$(mktemp -d)
+# Two steps of 256 MiB at a time, in memory if that has room for them.
+parent=${TMPDIR:-/tmp}
+if [[ $(df --output=avail -B 1M /dev/shm 2>/dev/null | tail -n 1) -gt 2048 ]]; then
+  parent=/dev/shm
+fi
+scratch=$(mktemp -d -p "$parent")
 trap 'rm -rf "$scratch" "$results"/*.tmp' EXIT
 
 machine() {
@@ -28,7 +51,7 @@ commit() {
     echo unknown
     return
   fi
-  changes=$(git status --porcelain -- . ":!$results")
+  changes=$(git status --porcelain -- . ":!$results" ":!$plot")
   echo "${changes:+-dirty}"
 }
 
@@ -52,20 +75,35 @@ record() {
 table() {
   awk -F, '
     BEGIN {
-      printf "%-20s %-24s %-26s %9s %-12s %s\n", "bench", "case", "metric", "value", "unit", "goal"
+      printf "%-24s %-32s %-36s %9s %-12s %s\n", "bench", "case", "metric", "value", "unit", "goal"
     }
-    FNR > 1 && ($10 == "ratio" || $12 != "" || $8 ~ /^(CPU seconds|load average)/) {
+    FNR > 1 && (($10 == "ratio" && $6 != "size") || $12 != "" || $8 ~ /^(CPU seconds|load average)/) {
       verdict = $12 == "" ? "" : $12 == "yes" ? "met" : "MISSED"
       missed += $12 == "no"
-      printf "%-20s %-24s %-26s %9s %-12s %-10s %s\n", $6, $7, $8, $9, $10, $11, verdict
+      printf "%-24s %-32s %-36s %9s %-12s %-10s %s\n", $6, $7, $8, $9, $10, $11, verdict
     }
     END { printf "%d missed\n", missed }' "$@"
 }
 
+# The best SIMD target, and AVX2, which has goals of its own.
+targets() {
+  if grep -qw avx512bw /proc/cpuinfo; then
+    echo best,avx2
+  else
+    echo best
+  fi
+}
+
 mkdir -p "$results"
-echo "bench: test data, then the codec (about 30 s), then the main job (about 2 min)" >&2
-python3 testdata/unpack.py "$scratch/real"
-record codec "$build/isthmus-bench-codec" "$scratch/generated" --real "$scratch/real/bf16"
+echo "bench: the codec (about 4 min), then the main job (about 2 min)" >&2
+if [[ -z $real ]]; then
+  real=$scratch/real
+  python3 testdata/unpack.py "$real"
+fi
+record codec "$build/isthmus-bench-codec" "$scratch/generated" --real "$real" --simd "$(targets)"
+python3 bench/plot.py "$results/codec.csv" "$plot"
 rm -rf "$scratch/generated"
-record main_job python3 bench/main_job.py --build "$build" "$@"
+if [[ -z $codec_only ]]; then
+  record main_job python3 bench/main_job.py --build "$build" "${arguments[@]}"
+fi
 table "$results/codec.csv" "$results/main_job.csv"

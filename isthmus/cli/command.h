@@ -45,6 +45,7 @@ struct BoardOptions {
 void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required = true);
 
 void AddDiff(CLI::App& app, Context& context);
+void AddSquash(CLI::App& app, Context& context);
 void AddApply(CLI::App& app, Context& context);
 void AddVerify(CLI::App& app, Context& context);
 void AddInspect(CLI::App& app, Context& context);

@@ -13,8 +13,8 @@ struct EncodingOption {
   std::string name = "auto";
 
   void AddTo(CLI::App* command) {
-    command->add_option("--encoding", name, "auto: the smallest for each tensor")
-        ->check(CLI::IsMember({"auto", "direct", "xor", "raw"}))
+    command->add_option("--encoding", name, "auto: the smallest for each chunk")
+        ->check(CLI::IsMember({"auto", "context", "direct", "xor", "raw"}))
         ->capture_default_str();
   }
   codec::EncodingPolicy policy() const { return codec::ParseEncoding(name); }

@@ -6,7 +6,7 @@
 
 #include "isthmus/cli/command.h"
 #include "isthmus/codec/part.h"
-#include "isthmus/codec/scan.h"
+#include "isthmus/codec/simd.h"
 #include "isthmus/replica/state.h"
 #include "isthmus/tensor/checkpoint.h"
 
@@ -26,12 +26,6 @@ json::array ShapeJson(const tensor::Shape& shape) {
   return json::array(shape.begin(), shape.end());
 }
 
-uint64_t PayloadBytes(const codec::TensorEntry& entry) {
-  uint64_t bytes = 0;
-  for (const codec::ChunkEntry& chunk : entry.chunks) bytes += chunk.bytes;
-  return bytes;
-}
-
 std::string_view KindName(codec::FileKind kind) {
   switch (kind) {
     case codec::FileKind::kContent:
@@ -44,30 +38,72 @@ std::string_view KindName(codec::FileKind kind) {
   return "unknown";
 }
 
-json::object PatchJson(const codec::Part& part) {
+json::array TensorsJson(const codec::Part& part) {
   json::array tensors;
   for (const codec::TensorEntry& entry : part.tensors()) {
     tensors.push_back({{"name", entry.name},
                        {"dtype", tensor::DtypeName(entry.dtype)},
                        {"shape", ShapeJson(entry.shape)},
-                       {"encoding", codec::EncodingName(entry.encoding)},
-                       {"first_chunk", entry.first_chunk},
-                       {"chunks", entry.chunks.size()},
                        {"changed", entry.changed},
-                       {"bytes", PayloadBytes(entry)},
-                       {"old_digest", entry.old_digest.Hex()},
-                       {"new_digest", entry.new_digest.Hex()}});
+                       {"sum_change", fmt::format("{:016x}", entry.sum_change)}});
   }
+  return tensors;
+}
+
+json::array ChunksJson(const codec::Part& part) {
+  json::array chunks;
+  for (const codec::ChunkEntry& entry : part.chunks()) {
+    json::object chunk = {{"number", entry.number},
+                          {"encoding", codec::EncodingName(entry.encoding)},
+                          {"bytes", entry.bytes}};
+    if (codec::IsSparse(entry.encoding)) {
+      chunk["model"] = entry.model;
+      chunk["classes"] = part.models()[entry.model].classes.size();
+    }
+    chunks.push_back(std::move(chunk));
+  }
+  return chunks;
+}
+
+json::object PatchJson(const codec::Part& part) {
   json::array files;
   for (const codec::FileEntry& entry : part.files()) {
     files.push_back({{"path", entry.path}, {"kind", KindName(entry.kind)}, {"bytes", entry.bytes}});
   }
-  json::object object = {{"kind", "patch"}, {"tensors", tensors}, {"files", files}};
+  json::object object = {{"kind", "patch"},
+                         {"tensors", TensorsJson(part)},
+                         {"chunks", ChunksJson(part)},
+                         {"models", part.models().size()},
+                         {"files", files}};
   if (part.versions()) {
     object["base"] = FormatSha256(part.versions()->base);
     object["target"] = FormatSha256(part.versions()->target);
   }
   return object;
+}
+
+// Chunks, payload bytes and models by encoding; in all, the bits that a change takes.
+void PrintChunks(const codec::Part& part) {
+  struct Sum {
+    uint64_t chunks = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string_view, Sum> sums;
+  uint64_t bytes = 0;
+  for (const codec::ChunkEntry& entry : part.chunks()) {
+    Sum& sum = sums[codec::EncodingName(entry.encoding)];
+    ++sum.chunks;
+    sum.bytes += entry.bytes;
+    bytes += entry.bytes;
+  }
+  for (const auto& [name, sum] : sums) {
+    fmt::print("chunks  {} {}, {} bytes\n", FormatCount(sum.chunks), name, FormatCount(sum.bytes));
+  }
+  uint64_t changed = 0;
+  for (const codec::TensorEntry& entry : part.tensors()) changed += entry.changed;
+  if (changed == 0) return;
+  fmt::print("models  {}\nchanged {} units, {:.2f} bits of payload each\n", part.models().size(),
+             FormatCount(changed), 8 * static_cast<double>(bytes) / static_cast<double>(changed));
 }
 
 void InspectPatch(const fs::path& path, Context& context) {
@@ -79,14 +115,11 @@ void InspectPatch(const fs::path& path, Context& context) {
     fmt::print("base    {}\ntarget  {}\n", FormatSha256(part.versions()->base),
                FormatSha256(part.versions()->target));
   }
-  Table table({"tensor", "dtype", "shape", "encoding", "changed", "bytes", "bits/change"});
+  PrintChunks(part);
+  Table table({"tensor", "dtype", "shape", "changed"});
   for (const codec::TensorEntry& entry : part.tensors()) {
-    const uint64_t bytes = PayloadBytes(entry);
     table.Add({entry.name, std::string(tensor::DtypeName(entry.dtype)), ShapeText(entry.shape),
-               std::string(codec::EncodingName(entry.encoding)), FormatCount(entry.changed),
-               FormatCount(bytes),
-               fmt::format("{:.2f}",
-                           8 * static_cast<double>(bytes) / static_cast<double>(entry.changed))});
+               FormatCount(entry.changed)});
   }
   table.Print();
   for (const codec::FileEntry& entry : part.files()) {
@@ -178,18 +211,21 @@ void InspectBoard(const std::string& path, Context& context) {
 }
 
 void InspectBuild(Context& context) {
+  const std::vector<std::string> targets = codec::SimdTargets();
   if (context.json) {
     return PrintJson({{"kind", "build"},
                       {"version", ISTHMUS_VERSION},
                       {"compiler", __VERSION__},
-                      {"simd", codec::ScanTarget()},
+                      {"simd", codec::SimdTarget()},
+                      {"simd_targets", json::array(targets.begin(), targets.end())},
                       {"part_format", fmt::format("{}.{}", codec::kPartMajor, codec::kPartMinor)},
                       {"board_format", board::kBoardFormat}});
   }
   Facts facts;
   facts.Add("version", ISTHMUS_VERSION);
   facts.Add("compiler", __VERSION__);
-  facts.Add("SIMD", std::string(codec::ScanTarget()));
+  facts.Add("SIMD", fmt::format("{} of {}", codec::SimdTarget(),
+                                 fmt::join(targets, ", ")));
   facts.Add("part format", fmt::format("{}.{}", codec::kPartMajor, codec::kPartMinor));
   facts.Add("board format", fmt::format("{}", board::kBoardFormat));
   facts.Print();

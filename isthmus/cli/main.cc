@@ -7,6 +7,7 @@
 #include <string>
 
 #include "isthmus/cli/command.h"
+#include "isthmus/codec/simd.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ void Declare(CLI::App& app, Context& context) {
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   isthmus::cli::AddDiff(app, context);
+  isthmus::cli::AddSquash(app, context);
   isthmus::cli::AddApply(app, context);
   isthmus::cli::AddVerify(app, context);
   isthmus::cli::AddInspect(app, context);
@@ -82,8 +84,15 @@ Error UsageError(const CLI::App& app, const CLI::ParseError& error) {
   return {ErrorCode::kInvalid, error.what()};
 }
 
+// ISTHMUS_SIMD is no option: it changes nothing but the speed, and is for those who measure that.
+void SelectSimd() {
+  const char* target = std::getenv("ISTHMUS_SIMD");  // NOLINT(concurrency-mt-unsafe)
+  if (target != nullptr && *target != '\0') isthmus::codec::SelectSimd(target);
+}
+
 int Run(CLI::App& app, Context& context, int argc, char** argv) {
   try {
+    SelectSimd();
     app.parse(argc, argv);
     return context.exit_code;
   } catch (const CLI::Success& success) {  // --help, --version

@@ -1,6 +1,10 @@
-// diff and apply: patches in files, without a board.
+// diff, squash and apply: patches in files, without a board.
 #include <fmt/format.h>
 
+#include <deque>
+
+#include "isthmus/base/error.h"
+#include "isthmus/base/mapped_file.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/codec/diff.h"
@@ -54,7 +58,7 @@ void PrintDiff(const Context& context, const DiffReport& report) {
   for (const auto& [name, count] : report.diff.encodings) {
     encodings[name] = count;
     encoding_text +=
-        fmt::format("{}{} ({} tensors)", encoding_text.empty() ? "" : ", ", name, count);
+        fmt::format("{}{} ({} chunks)", encoding_text.empty() ? "" : ", ", name, count);
   }
   if (context.json) {
     return PrintJson({{"elements", report.diff.units},
@@ -89,13 +93,97 @@ void RunDiff(const DiffOptions& options, Context& context) {
   DiffReport report;
   report.diff =
       codec::DiffCheckpoints(base, next, options.encoding.policy(), context.pool(),
-                             *context.progress, [&part](codec::TensorDiff change) {
-                               part.AddTensor(std::move(change.entry), std::move(change.payloads));
+                             *context.progress, [&part](codec::ChunkDiff change) {
+                               codec::AddChunkDiff(std::move(change), &part);
                              });
   codec::AddFileChanges(next, report.diff.base, report.diff.next, &part);
   report.checkpoint_bytes = next.total_bytes();
   report.patch_bytes =
       WritePart(&part, {report.diff.base.Digest(), report.diff.next.Digest()}, options.output);
+  report.seconds = SecondsSince(start);
+  PrintDiff(context, report);
+}
+
+struct SquashOptions {
+  std::string base;
+  std::vector<std::string> patches;
+  std::string output;
+  EncodingOption encoding;
+};
+
+// Patch files of a chain, open.
+class PatchChain {
+ public:
+  explicit PatchChain(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) Add(path);
+  }
+
+  std::vector<codec::Patch> patches() const {
+    std::vector<codec::Patch> patches;
+    for (const codec::Part& part : parts_) patches.push_back({&part});
+    return patches;
+  }
+  const Sha256Digest& base() const { return parts_.front().versions()->base; }
+  const Sha256Digest& target() const { return parts_.back().versions()->target; }
+
+ private:
+  void Add(const std::string& path) {
+    maps_.emplace_back(path, Access::kRead);
+    try {
+      codec::Part part = codec::Part::Open(maps_.back().bytes());
+      if (!part.versions()) {
+        Throw(ErrorCode::kInvalid, "a part of a board's version, which does not say what it is for");
+      }
+      if (!parts_.empty() && part.versions()->base != target()) {
+        Throw(ErrorCode::kCorrupt, "it applies to {}, the patch before it leads to {}",
+              FormatSha256(part.versions()->base), FormatSha256(target()));
+      }
+      parts_.push_back(std::move(part));
+    } catch (const Error& error) {
+      throw error.Annotated("read " + path);
+    }
+  }
+
+  std::deque<MappedFile> maps_;
+  std::deque<codec::Part> parts_;
+};
+
+void CheckBase(const std::string& path, const Sha256Digest& found, const Sha256Digest& expected) {
+  if (found == expected) return;
+  Throw(ErrorCode::kCorrupt, "squash {}: wrong base: the patches apply to {}, this is {}", path,
+        FormatSha256(expected), FormatSha256(found));
+}
+
+// On a wrong base payloads make no sense: then that is what the error must say.
+codec::DiffResult Squash(const tensor::Checkpoint& base, const PatchChain& chain,
+                         codec::EncodingPolicy policy, codec::PartBuilder* part,
+                         Context& context) {
+  try {
+    return codec::SquashPatches(
+        base, chain.patches(), policy, context.pool(), *context.progress,
+        [part](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), part); }, part);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+    CheckBase(base.directory().string(),
+              tensor::DigestCheckpoint(base, context.pool()).Digest(), chain.base());
+    throw;
+  }
+}
+
+void RunSquash(const SquashOptions& options, Context& context) {
+  const MonotonicTime start = SystemClock().Monotonic();
+  const auto base = tensor::Checkpoint::Open(options.base);
+  const PatchChain chain(options.patches);
+  codec::PartBuilder part;
+  DiffReport report;
+  report.diff = Squash(base, chain, options.encoding.policy(), &part, context);
+  CheckBase(options.base, report.diff.base.Digest(), chain.base());
+  if (report.diff.next.Digest() != chain.target()) {
+    Throw(ErrorCode::kCorrupt, "squash {}: the patches lead to {}, but claim {}", options.base,
+          FormatSha256(report.diff.next.Digest()), FormatSha256(chain.target()));
+  }
+  report.checkpoint_bytes = base.total_bytes();
+  report.patch_bytes = WritePart(&part, {chain.base(), chain.target()}, options.output);
   report.seconds = SecondsSince(start);
   PrintDiff(context, report);
 }
@@ -141,6 +229,19 @@ void AddDiff(CLI::App& app, Context& context) {
   command->add_option("-o,--output", options->output, "Patch file to write")->required();
   options->encoding.AddTo(command);
   command->callback([options, &context] { RunDiff(*options, context); });
+}
+
+void AddSquash(CLI::App& app, Context& context) {
+  auto options = std::make_shared<SquashOptions>();
+  CLI::App* command =
+      app.add_subcommand("squash", "Make one patch file of several that follow each other");
+  command->footer("Example: isthmus squash step-37 step-38.patch step-39.patch -o skip.patch");
+  command->add_option("BASE", options->base, "Checkpoint that the first patch applies to")
+      ->required();
+  command->add_option("PATCH", options->patches, "Patch files, oldest first")->required();
+  command->add_option("-o,--output", options->output, "Patch file to write")->required();
+  options->encoding.AddTo(command);
+  command->callback([options, &context] { RunSquash(*options, context); });
 }
 
 void AddApply(CLI::App& app, Context& context) {

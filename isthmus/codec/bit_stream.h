@@ -3,76 +3,66 @@
 #define ISTHMUS_CODEC_BIT_STREAM_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "isthmus/base/bytes.h"
 
 namespace isthmus::codec {
 
-// Appends to a byte vector that the caller owns.
-class BitWriter {
- public:
-  explicit BitWriter(ByteVector* out) : out_(out) {}
+// Readers load eight bytes at once: so many zero bytes must lie behind a stream.
+inline constexpr size_t kStreamPadding = 32;
 
-  // bit_count <= 32; value has no bits above bit_count.
-  void Put(uint32_t value, uint32_t bit_count) {
-    pending_ |= uint64_t{value} << pending_bits_;
-    pending_bits_ += bit_count;
-    if (pending_bits_ < 32) return;
-    const size_t at = out_->size();
-    out_->resize(at + 4);
-    StoreLe(out_->data() + at, static_cast<uint32_t>(pending_));
-    pending_ >>= 32;
-    pending_bits_ -= 32;
+// Writes a stream from its end to its start, as an encoder that runs from the last symbol to the
+// first needs it. The buffer is the caller's and must be large enough, with kPrependSlack bytes more
+// at its front; the stream ends at its end.
+inline constexpr size_t kPrependSlack = 8;
+class PrependBits {
+ public:
+  explicit PrependBits(MutableByteSpan buffer) : at_(buffer.data() + buffer.size()) {}
+
+  // bit_count <= 56; value has no bits above bit_count. Without branches: where bytes fill up is
+  // random.
+  void Put(uint64_t value, uint32_t bit_count) {
+    held_ = held_ << bit_count | value;
+    held_bits_ += bit_count;
+    // The upper bits are the older ones: they go next to what is written already.
+    StoreLe(at_ - 8, held_ << 1 << (63 - held_bits_));
+    at_ -= held_bits_ / 8;
+    held_bits_ %= 8;
+    held_ &= (uint64_t{1} << held_bits_) - 1;
   }
 
-  // Writes what is pending, padded with zero bits to a whole byte.
-  void Finish() {
-    for (; pending_bits_ > 0; pending_bits_ -= pending_bits_ < 8 ? pending_bits_ : 8) {
-      out_->push_back(static_cast<std::byte>(pending_ & 0xFF));
-      pending_ >>= 8;
-    }
+  struct Front {
+    std::byte* begin;
+    uint32_t pad;  // zero bits before the first one that was put
+  };
+  Front Finish() {
+    const uint32_t pad = (8 - held_bits_) % 8;
+    Put(0, pad);
+    return {at_, pad};
   }
 
  private:
-  ByteVector* out_;
-  uint64_t pending_ = 0;
-  uint32_t pending_bits_ = 0;
+  std::byte* at_;
+  uint64_t held_ = 0;
+  uint32_t held_bits_ = 0;  // at most 7 between calls
 };
 
-// Reads bits that the caller has checked to be there in sum: past the end, zeros are read.
-class BitReader {
- public:
-  explicit BitReader(ByteSpan bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+// A position in a stream with kStreamPadding zero bytes behind it. Reads may run past the end by
+// less than that; whoever reads checks Past() often enough.
+struct BitCursor {
+  const std::byte* stream = nullptr;
+  uint64_t bit = 0;
+  uint64_t end = 0;  // bits
 
+  bool Past() const { return bit > end; }
+  // At least 57 bits, lowest first.
+  uint64_t Window() const { return LoadLe<uint64_t>(stream + (bit >> 3)) >> (bit & 7); }
   // bit_count <= 32.
   uint32_t Take(uint32_t bit_count) {
-    if (held_bits_ < bit_count) Refill();
-    const auto value = static_cast<uint32_t>(held_ & ((uint64_t{1} << bit_count) - 1));
-    held_ >>= bit_count;
-    held_bits_ -= bit_count;
+    const auto value = static_cast<uint32_t>(Window() & ((uint64_t{1} << bit_count) - 1));
+    bit += bit_count;
     return value;
   }
-
- private:
-  // Leaves at least 32 bits (zeros after the end).
-  void Refill() {
-    if (end_ - at_ >= 4) {
-      held_ |= uint64_t{LoadLe<uint32_t>(at_)} << held_bits_;
-      at_ += 4;
-      held_bits_ += 32;
-      return;
-    }
-    while (held_bits_ <= 56 - 8) {
-      if (at_ != end_) held_ |= std::to_integer<uint64_t>(*at_++) << held_bits_;
-      held_bits_ += 8;
-    }
-  }
-
-  const std::byte* at_;
-  const std::byte* end_;
-  uint64_t held_ = 0;
-  uint32_t held_bits_ = 0;
 };
 
 }  // namespace isthmus::codec

@@ -30,7 +30,12 @@ void CheckSameTensor(const VersionTable::Tensor& have, const TensorEntry& entry)
 }  // namespace
 
 Chain::Chain(VersionTable base, const std::vector<Patch>& patches)
-    : base_(std::move(base)), result_(base_), steps_(base_.tensors.size()) {
+    : base_(std::move(base)),
+      outline_(base_),
+      layout_(ChunkLayout::Of(base_)),
+      sum_changes_(base_.tensors.size()),
+      named_(base_.tensors.size()),
+      steps_(layout_.chunks().size()) {
   for (const Patch& patch : patches) AddPatch(patch);
   CheckPaths();
 }
@@ -47,10 +52,16 @@ void Chain::CheckPaths() const {
 }
 
 void Chain::AddPatch(const Patch& patch) {
-  std::map<size_t, std::vector<Range>> ranges;
+  std::set<uint64_t> chunks;
   std::set<std::string_view> paths;
   for (const Part* part : patch) {
-    for (const TensorEntry& entry : part->tensors()) AddTensor(part, entry, &ranges);
+    for (const TensorEntry& entry : part->tensors()) AddTensor(entry);
+    for (const ChunkEntry& entry : part->chunks()) {
+      if (!chunks.insert(entry.number).second) {
+        Throw(ErrorCode::kCorrupt, "chunk {}: it is in two parts of one patch", entry.number);
+      }
+      AddChunk(part, entry);
+    }
     for (const FileEntry& entry : part->files()) {
       if (!paths.insert(entry.path).second) {
         Throw(ErrorCode::kCorrupt, "file {}: it is in two parts of one patch", entry.path);
@@ -58,50 +69,37 @@ void Chain::AddPatch(const Patch& patch) {
       AddFile(part, entry);
     }
   }
-  for (auto& [tensor, tensor_ranges] : ranges) LinkTensor(tensor, std::move(tensor_ranges));
 }
 
-void Chain::AddTensor(const Part* part, const TensorEntry& entry,
-                      std::map<size_t, std::vector<Range>>* ranges) const {
+void Chain::AddTensor(const TensorEntry& entry) {
   const VersionTable::Tensor* have = base_.Find(entry.name);
   if (have == nullptr) {
     Throw(ErrorCode::kCorrupt, "tensor {}: the patch changes it, the base does not hold it",
           entry.name);
   }
   CheckSameTensor(*have, entry);
-  (*ranges)[static_cast<size_t>(have - base_.tensors.data())].push_back({part, &entry});
+  const auto index = static_cast<size_t>(have - base_.tensors.data());
+  sum_changes_[index] += entry.sum_change;
+  named_[index] = true;
 }
 
-// Takes the ranges of one patch for one tensor.
-void Chain::LinkTensor(size_t tensor, std::vector<Range> ranges) {
-  VersionTable::Tensor& state = result_.tensors[tensor];
-  std::ranges::sort(ranges, {}, [](const Range& range) { return range.entry->first_chunk; });
-  uint64_t next_chunk = 0;
-  for (const Range& range : ranges) {
-    if (range.entry->first_chunk < next_chunk) {
-      Throw(ErrorCode::kCorrupt, "tensor {}: chunk {} is in two parts of one patch", state.name,
-            range.entry->first_chunk);
-    }
-    next_chunk = range.entry->first_chunk + range.entry->chunks.size();
-    if (range.entry->old_digest != state.digest) {
-      Throw(ErrorCode::kCorrupt,
-            "tensor {}: wrong base: the patch applies to content {}, the base holds {}", state.name,
-            range.entry->old_digest.Hex(), state.digest.Hex());
-    }
-    if (range.entry->new_digest != ranges.front().entry->new_digest) {
-      Throw(ErrorCode::kCorrupt, "tensor {}: two parts of one patch lead to {} and {}", state.name,
-            ranges.front().entry->new_digest.Hex(), range.entry->new_digest.Hex());
-    }
+void Chain::AddChunk(const Part* part, const ChunkEntry& entry) {
+  if (entry.number >= steps_.size()) {
+    Throw(ErrorCode::kCorrupt, "chunk {}: the base has {}", entry.number, steps_.size());
   }
-  state.digest = ranges.front().entry->new_digest;
-  steps_[tensor].insert(steps_[tensor].end(), ranges.begin(), ranges.end());
+  const uint64_t most = layout_.chunks()[entry.number].bytes() + kPayloadSlackBytes;
+  if (entry.bytes > most) {
+    Throw(ErrorCode::kCorrupt, "chunk {}: payload of {} bytes, at most {} allowed", entry.number,
+          entry.bytes, most);
+  }
+  steps_[entry.number].push_back({part, &entry});
 }
 
 void Chain::AddFile(const Part* part, const FileEntry& entry) {
   files_[entry.path] = {part, &entry};
   if (entry.kind == FileKind::kShardHeader) {
-    const auto shard = Seek(result_.shards, &VersionTable::Shard::file, entry.path);
-    if (shard == result_.shards.end() || shard->file != entry.path) {
+    const auto shard = Seek(outline_.shards, &VersionTable::Shard::file, entry.path);
+    if (shard == outline_.shards.end() || shard->file != entry.path) {
       Throw(ErrorCode::kCorrupt, "shard {}: the patch has a header for it, the base has no shard",
             entry.path);
     }
@@ -112,37 +110,30 @@ void Chain::AddFile(const Part* part, const FileEntry& entry) {
     Throw(ErrorCode::kCorrupt, "file {}: the patch would replace or add a shard as a plain file",
           entry.path);
   }
-  const auto file = Seek(result_.files, &VersionTable::File::path, entry.path);
-  const bool exists = file != result_.files.end() && file->path == entry.path;
+  const auto file = Seek(outline_.files, &VersionTable::File::path, entry.path);
+  const bool exists = file != outline_.files.end() && file->path == entry.path;
   if (entry.kind == FileKind::kRemoved) {
     if (!exists) {
       Throw(ErrorCode::kCorrupt, "file {}: the patch removes it, the base has none", entry.path);
     }
-    result_.files.erase(file);
+    outline_.files.erase(file);
   } else if (exists) {
     *file = {entry.path, entry.raw_bytes, entry.sha256};
   } else {
-    result_.files.insert(file, {entry.path, entry.raw_bytes, entry.sha256});
+    outline_.files.insert(file, {entry.path, entry.raw_bytes, entry.sha256});
   }
 }
 
-bool Chain::Touches(size_t tensor, uint64_t chunk) const {
-  return std::ranges::any_of(steps_[tensor], [chunk](const Range& range) {
-    const TensorEntry& entry = *range.entry;
-    return chunk >= entry.first_chunk && chunk - entry.first_chunk < entry.chunks.size() &&
-           entry.chunks[chunk - entry.first_chunk].bytes > 0;
-  });
-}
-
-void Chain::FoldChunk(size_t tensor, uint64_t chunk, MutableByteSpan bytes) const {
-  for (const auto& [part, entry] : steps_[tensor]) {
-    if (chunk < entry->first_chunk || chunk - entry->first_chunk >= entry->chunks.size()) continue;
-    const ChunkEntry& stored = entry->chunks[chunk - entry->first_chunk];
-    if (stored.bytes == 0) continue;
+void Chain::FoldChunk(size_t chunk, MutableByteSpan bytes) const {
+  const tensor::Dtype dtype = layout_.chunks()[chunk].dtype;
+  for (const auto& [part, entry] : steps_[chunk]) {
+    const Model* model = IsSparse(entry->encoding) ? &part->models()[entry->model] : nullptr;
     try {
-      ApplyChunk(entry->encoding, tensor::UnitBytes(entry->dtype), part->Payload(stored), bytes);
+      ApplyChunk(entry->encoding, model, dtype, part->Payload(*entry), bytes);
     } catch (const Error& error) {
-      throw error.Annotated(fmt::format("tensor {}, chunk {}", entry->name, chunk));
+      const Piece& first = layout_.Pieces(layout_.chunks()[chunk]).front();
+      throw error.Annotated(
+          fmt::format("chunk {} (of tensor {})", chunk, base_.tensors[first.tensor].name));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "isthmus/codec/layout.h"
 #include "isthmus/codec/part.h"
 #include "isthmus/tensor/version_table.h"
 
@@ -20,19 +21,26 @@ using Patch = std::vector<const Part*>;
 class Chain {
  public:
   // `patches` oldest first, each relative to the one before it, the first to `base`. Checks that
-  // every entry names a tensor of the base with its dtype and shape, that digests link up, that
-  // chunk ranges of a tensor do not overlap, and that files exist where they must. Throws kCorrupt;
-  // for a wrong base the message names both digests.
+  // every entry names a tensor of the base with its dtype and shape, that chunks exist, are in one
+  // part of a patch only and have payloads that fit, and that files exist where they must. Throws
+  // kCorrupt.
   Chain(tensor::VersionTable base, const std::vector<Patch>& patches);
 
   const tensor::VersionTable& base() const { return base_; }
-  // What the checkpoint will be: predicted from the patches alone.
-  const tensor::VersionTable& result() const { return result_; }
+  // What the checkpoint will be, but for the digests of its tensors, which are those of the base:
+  // patches do not hold them.
+  const tensor::VersionTable& outline() const { return outline_; }
+  // How the base is cut into chunks; pieces name tensors by their index in base().tensors.
+  const ChunkLayout& layout() const { return layout_; }
 
-  // Whether a chunk of a tensor (index into base().tensors) has a payload in any patch.
-  bool Touches(size_t tensor, uint64_t chunk) const;
-  // Turns the chunk's base bytes into the result's.
-  void FoldChunk(size_t tensor, uint64_t chunk, MutableByteSpan bytes) const;
+  // Whether a chunk has a payload in any patch.
+  bool Touches(size_t chunk) const { return !steps_[chunk].empty(); }
+  // Turns the chunk's base bytes, all its pieces one after another, into the result's.
+  void FoldChunk(size_t chunk, MutableByteSpan bytes) const;
+  // By how much all patches together change a tensor's position-keyed sum.
+  uint64_t SumChange(size_t tensor) const { return sum_changes_[tensor]; }
+  // Whether a patch has an entry for the tensor.
+  bool Names(size_t tensor) const { return named_[tensor]; }
 
   // The newest change of every file, or header of a shard, that the chain changes.
   struct FileChange {
@@ -42,20 +50,23 @@ class Chain {
   const std::map<std::string, FileChange>& files() const { return files_; }
 
  private:
-  struct Range {
+  // A payload for a chunk.
+  struct Step {
     const Part* part;
-    const TensorEntry* entry;
+    const ChunkEntry* entry;
   };
   void AddPatch(const Patch& patch);
-  void AddTensor(const Part* part, const TensorEntry& entry,
-                 std::map<size_t, std::vector<Range>>* ranges) const;
-  void LinkTensor(size_t tensor, std::vector<Range> ranges);
+  void AddTensor(const TensorEntry& entry);
+  void AddChunk(const Part* part, const ChunkEntry& entry);
   void AddFile(const Part* part, const FileEntry& entry);
   void CheckPaths() const;
 
   tensor::VersionTable base_;
-  tensor::VersionTable result_;
-  std::vector<std::vector<Range>> steps_;    // per tensor, oldest patch first
+  tensor::VersionTable outline_;
+  ChunkLayout layout_;
+  std::vector<uint64_t> sum_changes_;        // per tensor
+  std::vector<bool> named_;                  // per tensor
+  std::vector<std::vector<Step>> steps_;     // per chunk, oldest patch first
   std::map<std::string, FileChange> files_;  // by path
 };
 

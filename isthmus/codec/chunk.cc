@@ -5,15 +5,16 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/codec/dense.h"
-#include "isthmus/codec/direct.h"
+#include "isthmus/codec/sparse.h"
 
 namespace isthmus::codec {
 namespace {
 
-constexpr std::array<std::pair<Encoding, std::string_view>, 3> kNames = {{
+constexpr std::array<std::pair<Encoding, std::string_view>, 4> kNames = {{
     {Encoding::kRaw, "raw"},
     {Encoding::kXor, "xor"},
     {Encoding::kDirect, "direct"},
+    {Encoding::kContext, "context"},
 }};
 
 }  // namespace
@@ -32,14 +33,16 @@ std::optional<Encoding> ParseEncoding(std::string_view name) {
   return std::nullopt;
 }
 
-void ApplyChunk(Encoding encoding, size_t unit_bytes, ByteSpan payload, MutableByteSpan chunk) {
+void ApplyChunk(Encoding encoding, const Model* model, tensor::Dtype dtype, ByteSpan payload,
+                MutableByteSpan chunk) {
   switch (encoding) {
     case Encoding::kRaw:
-      return ApplyRaw(payload, unit_bytes, chunk);
+      return ApplyRaw(payload, tensor::UnitBytes(dtype), chunk);
     case Encoding::kXor:
-      return ApplyXor(payload, unit_bytes, chunk);
+      return ApplyXor(payload, tensor::UnitBytes(dtype), chunk);
     case Encoding::kDirect:
-      return ApplyDirect(payload, unit_bytes, chunk);
+    case Encoding::kContext:
+      return ApplySparse(payload, *model, dtype, chunk);
   }
   Throw(ErrorCode::kInternal, "apply chunk: encoding {}", static_cast<int>(encoding));
 }

@@ -5,71 +5,58 @@
 #include <random>
 #include <vector>
 
-#include "isthmus/codec/direct.h"
-#include "isthmus/codec/scan.h"
 #include "tests/support/errors.h"
+#include "tests/support/sparse_chunk.h"
 
 namespace isthmus::codec {
 namespace {
 
+using ::isthmus::testing::ElementKind;
+using ::isthmus::testing::EncodeChunk;
 using ::isthmus::testing::ExpectError;
+using ::isthmus::testing::kEveryWidth;
+using ::isthmus::testing::RandomChunk;
+using ::isthmus::testing::SparseChunk;
+using ::isthmus::testing::SparsePayload;
 
-struct Pair {
-  ByteVector before;
-  ByteVector after;
-};
+constexpr Encoding kEncodings[] = {Encoding::kRaw, Encoding::kXor, Encoding::kDirect,
+                                   Encoding::kContext};
 
-// `after` differs from `before` in about one unit of `one_in`, half of the time by one step.
-Pair RandomPair(std::mt19937* random, size_t unit_bytes, size_t units, unsigned one_in) {
-  Pair pair;
-  pair.before.resize(unit_bytes * units);
-  for (std::byte& byte : pair.before) byte = static_cast<std::byte>((*random)());
-  pair.after = pair.before;
-  for (size_t i = 0; i < units; ++i) {
-    if ((*random)() % one_in != 0) continue;
-    const size_t at = i * unit_bytes + (*random)() % unit_bytes;
-    pair.after[at] =
-        (*random)() % 2 == 0 ? static_cast<std::byte>((*random)()) : pair.after[at] ^ std::byte{1};
-  }
-  pair.after[0] = ~pair.before[0];  // at least one change
-  return pair;
-}
-
-ByteVector Encode(Encoding encoding, const Pair& pair, size_t unit_bytes) {
-  ByteVector payload;
-  std::vector<uint32_t> positions(pair.after.size() / unit_bytes + kScanSlack);
-  positions.resize(ScanChanged(pair.before, pair.after, unit_bytes, 0, positions.data()));
+SparsePayload Encode(Encoding encoding, const SparseChunk& chunk) {
+  const size_t unit_bytes = tensor::UnitBytes(chunk.kind.dtype);
+  SparsePayload encoded;
   switch (encoding) {
     case Encoding::kRaw:
-      EncodeRaw(pair.after, unit_bytes, &payload);
+      EncodeRaw(chunk.after, unit_bytes, &encoded.payload);
       break;
     case Encoding::kXor:
-      EncodeXor(pair.before, pair.after, unit_bytes, &payload);
+      EncodeXor(chunk.before, chunk.after, unit_bytes, &encoded.payload);
       break;
     case Encoding::kDirect:
-      EncodeDirect(pair.before, pair.after, unit_bytes, positions, &payload);
-      break;
+      return EncodeChunk(chunk, {});
+    case Encoding::kContext:
+      return EncodeChunk(chunk, {2, 5, 40, 130});
   }
-  return payload;
+  return encoded;
 }
 
-constexpr Encoding kEncodings[] = {Encoding::kRaw, Encoding::kXor, Encoding::kDirect};
+void ExpectGivesBack(Encoding encoding, const SparseChunk& chunk) {
+  const SparsePayload encoded = Encode(encoding, chunk);
+  ByteVector bytes = chunk.before;
+  ApplyChunk(encoding, &encoded.model, chunk.kind.dtype, encoded.payload, bytes);
+  ASSERT_EQ(bytes, chunk.after) << EncodingName(encoding) << " " << chunk.kind.bits() << " bits, "
+                                << chunk.count();
+}
 
 TEST(ChunkTest, EveryEncodingGivesTheExactBytesBackAtEveryDensity) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  for (const size_t unit_bytes : {1, 2, 4}) {
-    for (const size_t units : {size_t{1}, size_t{2}, size_t{47}, size_t{4096}, kChunkUnits}) {
-      for (const unsigned one_in : {1U, 3U, 100U, 100000U}) {
-        const Pair pair = RandomPair(&random, unit_bytes, units, one_in);
-        for (const Encoding encoding : kEncodings) {
-          const ByteVector payload = Encode(encoding, pair, unit_bytes);
-          ByteVector chunk = pair.before;
-          ApplyChunk(encoding, unit_bytes, payload, chunk);
-          ASSERT_EQ(chunk, pair.after)
-              << EncodingName(encoding) << " " << unit_bytes << " " << units << " " << one_in;
-        }
+  for (const ElementKind& kind : kEveryWidth) {
+    for (const size_t count : {2, 48, 4096, 100000}) {
+      for (const double share : {1.0, 0.3, 0.01, 0.00001}) {
+        const SparseChunk chunk = RandomChunk(kind, count, share, &random);
+        for (const Encoding encoding : kEncodings) ExpectGivesBack(encoding, chunk);
       }
     }
   }
@@ -79,30 +66,26 @@ TEST(ChunkTest, NonFiniteValuesZerosAndSubnormalsSurvive) {
   // BF16: every kind of value turned into every other kind.
   const std::vector<uint16_t> values = {0x0000, 0x8000, 0x0001, 0x8001, 0x007F, 0x0080, 0x3F80,
                                         0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF};
-  Pair pair;
+  SparseChunk chunk = {{tensor::Dtype::kBf16}, {}, {}};
   for (const uint16_t from : values) {
     for (const uint16_t to : values) {
-      for (ByteVector* side : {&pair.before, &pair.after}) {
+      for (ByteVector* side : {&chunk.before, &chunk.after}) {
         side->resize(side->size() + 2);
-        StoreLe(side->data() + side->size() - 2, side == &pair.before ? from : to);
+        StoreLe(side->data() + side->size() - 2, side == &chunk.before ? from : to);
       }
     }
   }
-  for (const Encoding encoding : kEncodings) {
-    ByteVector chunk = pair.before;
-    ApplyChunk(encoding, 2, Encode(encoding, pair, 2), chunk);
-    EXPECT_EQ(chunk, pair.after) << EncodingName(encoding);
-  }
+  for (const Encoding encoding : kEncodings) ExpectGivesBack(encoding, chunk);
 }
 
 // Whatever the payload, the result stays inside the chunk: guard bytes around it are untouched.
-void ApplyGuarded(Encoding encoding, size_t unit_bytes, ByteSpan payload,
+void ApplyGuarded(Encoding encoding, const Model& model, tensor::Dtype dtype, ByteSpan payload,
                   const ByteVector& before) {
   constexpr size_t kGuard = 64;
   ByteVector memory(before.size() + 2 * kGuard, std::byte{0xA5});
   std::copy(before.begin(), before.end(), memory.begin() + kGuard);
   try {
-    ApplyChunk(encoding, unit_bytes, payload,
+    ApplyChunk(encoding, &model, dtype, payload,
                MutableByteSpan(memory).subspan(kGuard, before.size()));
   } catch (const Error& error) {
     ASSERT_EQ(error.code(), ErrorCode::kCorrupt) << error.what();
@@ -115,19 +98,19 @@ void ApplyGuarded(Encoding encoding, size_t unit_bytes, ByteSpan payload,
 
 TEST(ChunkTest, EveryFlippedBitAndEveryTruncationEndsInAnErrorOrInsideTheChunk) {
   std::mt19937 random(1);
-  for (const size_t unit_bytes : {1, 2, 4}) {
-    const Pair pair = RandomPair(&random, unit_bytes, 700, 6);
+  for (const ElementKind& kind : kEveryWidth) {
+    const SparseChunk chunk = RandomChunk(kind, 700, 0.15, &random);
     for (const Encoding encoding : kEncodings) {
-      const ByteVector payload = Encode(encoding, pair, unit_bytes);
+      const auto [model, payload] = Encode(encoding, chunk);
       for (size_t bit = 0; bit < 8 * payload.size(); ++bit) {
         ByteVector damaged = payload;
         damaged[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-        ApplyGuarded(encoding, unit_bytes, damaged, pair.before);
+        ApplyGuarded(encoding, model, kind.dtype, damaged, chunk.before);
       }
       for (size_t size = 0; size < payload.size(); ++size) {
-        ByteVector chunk = pair.before;
+        ByteVector bytes = chunk.before;
         ExpectError(ErrorCode::kCorrupt, [&] {
-          ApplyChunk(encoding, unit_bytes, ByteSpan(payload).first(size), chunk);
+          ApplyChunk(encoding, &model, kind.dtype, ByteSpan(payload).first(size), bytes);
         });
       }
     }
@@ -138,37 +121,49 @@ TEST(ChunkTest, RandomBytesEndInAnErrorOrInsideTheChunk) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const ByteVector before(333 * 4);
-  for (int i = 0; i < 20000; ++i) {
-    ByteVector payload(random() % 60);
-    for (std::byte& byte : payload)
-      byte = static_cast<std::byte>(random() % (i % 2 == 0 ? 256 : 4));
-    ApplyGuarded(kEncodings[i % 3], size_t{1} << (random() % 3), payload, before);
+  for (const ElementKind& kind : kEveryWidth) {
+    const SparseChunk chunk = RandomChunk(kind, 1332, 0.2, &random);
+    for (const Encoding encoding : kEncodings) {
+      const Model model = Encode(encoding, chunk).model;
+      for (int i = 0; i < 2000; ++i) {
+        ByteVector payload(random() % 60);
+        for (std::byte& byte : payload) {
+          byte = static_cast<std::byte>(random() % (i % 2 == 0 ? 256 : 4));
+        }
+        ApplyGuarded(encoding, model, kind.dtype, payload, chunk.before);
+      }
+    }
   }
 }
 
 TEST(ChunkTest, DirectCostsLittleMoreThanTheEntropyOfItsGapsAndSteps) {
   // 1 % of 2^20 units, steps of +1 or -1 with equal chance: H(0.01)/0.01 + 1 = 9.08 bits.
   std::mt19937 random(2);
-  Pair pair;
-  pair.before.resize(2 * kChunkUnits);
-  for (size_t i = 0; i < kChunkUnits; ++i) StoreLe(pair.before.data() + 2 * i, uint16_t{0x3F80});
-  pair.after = pair.before;
+  SparseChunk chunk = {{tensor::Dtype::kBf16}, ByteVector(2 * kChunkUnits), {}};
+  for (size_t i = 0; i < kChunkUnits; ++i) StoreLe(chunk.before.data() + 2 * i, uint16_t{0x3F80});
+  chunk.after = chunk.before;
   size_t changes = 0;
   for (size_t i = 0; i < kChunkUnits; ++i) {
     if (random() % 100 != 0) continue;
     ++changes;
-    StoreLe(pair.after.data() + 2 * i, random() % 2 == 0 ? uint16_t{0x3F81} : uint16_t{0x3F7F});
+    StoreLe(chunk.after.data() + 2 * i, random() % 2 == 0 ? uint16_t{0x3F81} : uint16_t{0x3F7F});
   }
-  const ByteVector payload = Encode(Encoding::kDirect, pair, 2);
-  EXPECT_LT(8.0 * static_cast<double>(payload.size()) / static_cast<double>(changes), 9.9);
+  const ByteVector payload = Encode(Encoding::kDirect, chunk).payload;
+  EXPECT_LT(8.0 * static_cast<double>(payload.size()) / static_cast<double>(changes), 9.2);
 }
 
 TEST(ChunkTest, NamesOfEncodingsAreReadBack) {
   for (const Encoding encoding : kEncodings) {
     EXPECT_EQ(ParseEncoding(EncodingName(encoding)), encoding);
   }
-  EXPECT_EQ(ParseEncoding("context"), std::nullopt);
+  EXPECT_EQ(ParseEncoding("zip"), std::nullopt);
+}
+
+TEST(ChunkTest, DirectAndContextAreTheSparseOnes) {
+  EXPECT_FALSE(IsSparse(Encoding::kRaw));
+  EXPECT_FALSE(IsSparse(Encoding::kXor));
+  EXPECT_TRUE(IsSparse(Encoding::kDirect));
+  EXPECT_TRUE(IsSparse(Encoding::kContext));
 }
 
 }  // namespace

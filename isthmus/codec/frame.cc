@@ -9,7 +9,6 @@
 namespace isthmus::codec {
 namespace {
 
-constexpr int kLevel = 1;
 // RFC 8878, 3.1.1: of a frame that is neither skippable nor of an older format.
 constexpr uint32_t kZstdMagic = 0xFD2FB528;
 
@@ -30,12 +29,12 @@ ZSTD_DCtx* DecompressionContext() {
 
 }  // namespace
 
-void AppendFrame(ByteSpan content, ByteVector* out) {
+void AppendFrame(ByteSpan content, ByteVector* out, int level) {
   const size_t start = out->size();
   out->resize(start + ZSTD_compressBound(content.size()));
   const size_t written =
       ZSTD_compressCCtx(CompressionContext(), out->data() + start, out->size() - start,
-                        content.data(), content.size(), kLevel);
+                        content.data(), content.size(), level);
   if (ZSTD_isError(written) != 0) {
     Throw(ErrorCode::kInternal, "compress {} bytes: zstd says {}", content.size(),
           ZSTD_getErrorName(written));

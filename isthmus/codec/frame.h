@@ -6,9 +6,12 @@
 
 namespace isthmus::codec {
 
-// Appends one frame that holds `content`. Level 1: the streams here are entropy coded rather than
-// matched, and higher levels gain under 1 % on them. Thread-safe (a context per thread).
-void AppendFrame(ByteSpan content, ByteVector* out);
+// For payloads: their streams are entropy coded rather than matched, and higher levels gain under
+// 1 % on them.
+inline constexpr int kDefaultLevel = 1;
+
+// Appends one frame that holds `content`. Thread-safe (a context per thread).
+void AppendFrame(ByteSpan content, ByteVector* out, int level = kDefaultLevel);
 
 // Fills `content` from a frame that must be exactly `frame` and declare exactly that size. Nothing
 // is allocated from sizes that the frame claims. Throws kCorrupt.

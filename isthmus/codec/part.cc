@@ -18,6 +18,8 @@ struct Header {
   uint32_t tables_raw_bytes = 0;
   uint32_t tensor_count = 0;
   uint32_t file_count = 0;
+  uint32_t chunk_count = 0;
+  uint32_t model_count = 0;
   uint64_t payload_bytes = 0;
   std::optional<VersionPair> versions;
   Xxh128Digest digest;
@@ -71,22 +73,38 @@ Header ReadHeader(ByteSpan bytes) {
   header.payload_bytes = in.Le<uint64_t>();
   CheckLimit("payload_bytes", header.payload_bytes, kMaxPayloadBytes);
   header.versions = ReadVersions(&in, (header.flags & kVersionsStated) != 0);
-  CheckLimit("the reserved field", in.Le<uint64_t>(), 0);
+  header.chunk_count = in.Le<uint32_t>();
+  CheckLimit("chunk_count", header.chunk_count, kMaxChunks);
+  header.model_count = in.Le<uint32_t>();
+  CheckLimit("model_count", header.model_count, kMaxModels);
   header.digest = Xxh128Digest::Copy(in.Take(16));
   return header;
 }
 
-void CheckSizeAndDigest(ByteSpan bytes, const Header& header) {
-  const uint64_t expected = kPartHeaderBytes + header.tables_bytes + header.payload_bytes;
+// The regions behind the header.
+struct Regions {
+  ByteSpan tables;
+  ByteSpan checks;
+  ByteSpan payloads;
+};
+
+Regions CheckSizeAndDigest(ByteSpan bytes, const Header& header) {
+  const uint64_t checks_bytes = ChecksBytes(header.tensor_count, header.chunk_count);
+  const uint64_t payloads_at = kPartHeaderBytes + header.tables_bytes + checks_bytes;
+  const uint64_t expected = payloads_at + header.payload_bytes;
   if (bytes.size() != expected) {
     Throw(ErrorCode::kCorrupt, "read part: {} bytes, its header states {}", bytes.size(), expected);
   }
-  const ByteSpan tables = bytes.subspan(kPartHeaderBytes, header.tables_bytes);
-  const Xxh128Digest digest = HeaderDigest(bytes.first(kDigestOffset), tables);
+  const Regions regions = {bytes.subspan(kPartHeaderBytes, header.tables_bytes),
+                           bytes.subspan(kPartHeaderBytes + header.tables_bytes, checks_bytes),
+                           bytes.subspan(payloads_at)};
+  const Xxh128Digest digest =
+      HeaderDigest(bytes.first(kDigestOffset), regions.tables, regions.checks);
   if (digest != header.digest) {
     Throw(ErrorCode::kCorrupt, "read part header: digest {}, computed {}", header.digest.Hex(),
           digest.Hex());
   }
+  return regions;
 }
 
 // Reads the tables; keeps count of the payload bytes that the entries claim.
@@ -100,13 +118,39 @@ class TableReader {
     try {
       entry.dtype = Dtype();
       entry.shape = Shape();
-      const uint64_t bytes = tensor::BytesOf(entry.name, entry.dtype, entry.shape);
-      entry.encoding = ReadEncoding();
-      entry.first_chunk = in_.Varint();
-      Chunks(bytes, &entry);
+      const uint64_t units = UnitCount(
+          entry.dtype, tensor::BytesOf(entry.name, entry.dtype, entry.shape));
+      entry.changed = in_.Varint();
+      if (entry.changed == 0 || entry.changed > units) {
+        Throw(ErrorCode::kCorrupt, "{} changed units, 1 to {} allowed", entry.changed, units);
+      }
     } catch (const Error& error) {
       throw error.Annotated("tensor " + entry.name);
     }
+    return entry;
+  }
+
+  Model ReadModel() { return Model::Read(&in_); }
+
+  // `previous`: the entry before it, or nullptr.
+  ChunkEntry Chunk(const ChunkEntry* previous, const std::vector<Model>& models) {
+    ChunkEntry entry;
+    const uint64_t skipped = in_.Varint();
+    const uint64_t least = previous == nullptr ? 0 : previous->number + 1;
+    if (skipped >= kMaxChunkNumber - least) {
+      Throw(ErrorCode::kCorrupt, "read chunk entry: number {} + {}, less than {} allowed", least,
+            skipped, kMaxChunkNumber);
+    }
+    entry.number = least + skipped;
+    entry.encoding = ReadEncoding();
+    if (IsSparse(entry.encoding)) entry.model = ReadModelIndex(entry, models);
+    entry.bytes = in_.Varint();
+    const uint64_t most = 4 * kChunkUnits + kPayloadSlackBytes;
+    if (entry.bytes == 0 || entry.bytes > most) {
+      Throw(ErrorCode::kCorrupt, "chunk {}: payload of {} bytes, 1 to {} allowed", entry.number,
+            entry.bytes, most);
+    }
+    entry.offset = Claim(entry.bytes);
     return entry;
   }
 
@@ -176,56 +220,22 @@ class TableReader {
 
   Encoding ReadEncoding() {
     const uint8_t id = in_.U8();
-    if (id > static_cast<uint8_t>(Encoding::kDirect)) {
-      Throw(ErrorCode::kInvalid, "encoding {}: newer than this program, which knows 0 to 2", id);
+    if (id > static_cast<uint8_t>(Encoding::kContext)) {
+      Throw(ErrorCode::kInvalid, "encoding {}: newer than this program, which knows 0 to 3", id);
     }
     return static_cast<Encoding>(id);
   }
 
-  void Chunks(uint64_t tensor_bytes, TensorEntry* entry) {
-    const uint64_t total = ChunkCount(entry->dtype, tensor_bytes);
-    const uint64_t count = in_.Varint();
-    if (count == 0 || count > total || entry->first_chunk > total - count) {
-      Throw(ErrorCode::kCorrupt, "chunks {} to {} (of {} in the tensor)", entry->first_chunk,
-            entry->first_chunk + count, total);
+  uint64_t ReadModelIndex(const ChunkEntry& entry, const std::vector<Model>& models) {
+    const uint64_t index = in_.Varint();
+    if (index >= models.size()) {
+      Throw(ErrorCode::kCorrupt, "chunk {}: model {} of {}", entry.number, index, models.size());
     }
-    // Every chunk takes at least a byte of the tables: this bounds the allocation below.
-    if (count > in_.remaining()) {
-      Throw(ErrorCode::kCorrupt, "{} chunks in {} bytes of tables", count, in_.remaining());
+    if (entry.encoding == Encoding::kDirect && models[index].classes.size() != 1) {
+      Throw(ErrorCode::kCorrupt, "chunk {}: encoding direct with a model of {} classes, 1 expected",
+            entry.number, models[index].classes.size());
     }
-    chunks_ += count;
-    CheckLimit("the number of chunks", chunks_, kMaxChunks);
-    ReadCounts(tensor_bytes, count, entry);
-    entry->chunks.resize(static_cast<size_t>(count));
-    for (size_t i = 0; i < entry->chunks.size(); ++i) {
-      ReadChunk(ChunkLength(*entry, tensor_bytes, entry->first_chunk + i), &entry->chunks[i]);
-    }
-  }
-
-  void ReadCounts(uint64_t tensor_bytes, uint64_t count, TensorEntry* entry) {
-    entry->changed = in_.Varint();
-    const uint64_t units = std::min(count * kChunkUnits, UnitCount(entry->dtype, tensor_bytes) -
-                                                             entry->first_chunk * kChunkUnits);
-    if (entry->changed == 0 || entry->changed > units) {
-      Throw(ErrorCode::kCorrupt, "{} changed units, 1 to {} allowed", entry->changed, units);
-    }
-    entry->old_digest = Xxh128Digest::Copy(in_.Take(16));
-    entry->new_digest = Xxh128Digest::Copy(in_.Take(16));
-  }
-
-  static uint64_t ChunkLength(const TensorEntry& entry, uint64_t tensor_bytes, uint64_t chunk) {
-    const uint64_t full = ChunkBytes(entry.dtype);
-    return std::min(full, tensor_bytes - chunk * full);
-  }
-
-  void ReadChunk(uint64_t chunk_bytes, ChunkEntry* chunk) {
-    chunk->bytes = in_.Varint();
-    if (chunk->bytes > chunk_bytes + kPayloadSlackBytes) {
-      Throw(ErrorCode::kCorrupt, "chunk payload of {} bytes, at most {} allowed", chunk->bytes,
-            chunk_bytes + kPayloadSlackBytes);
-    }
-    chunk->offset = Claim(chunk->bytes);
-    if (chunk->bytes > 0) chunk->digest = in_.Le<uint64_t>();
+    return index;
   }
 
   // The offset of the next `bytes` payload bytes.
@@ -239,7 +249,6 @@ class TableReader {
 
   ByteReader in_;
   uint64_t claimed_ = 0;
-  uint64_t chunks_ = 0;
   uint64_t names_bytes_ = 0;
 };
 
@@ -248,6 +257,26 @@ void ReadTensors(uint32_t count, TableReader* in, std::vector<TensorEntry>* tens
   for (uint32_t i = 0; i < count; ++i) {
     tensors->push_back(in->Tensor(tensors->empty() ? "" : tensors->back().name));
   }
+}
+
+void ReadModels(uint32_t count, TableReader* in, std::vector<Model>* models) {
+  for (uint32_t i = 0; i < count; ++i) models->push_back(in->ReadModel());
+}
+
+void ReadChunks(uint32_t count, const std::vector<Model>& models, TableReader* in,
+                std::vector<ChunkEntry>* chunks) {
+  for (uint32_t i = 0; i < count; ++i) {
+    chunks->push_back(in->Chunk(chunks->empty() ? nullptr : &chunks->back(), models));
+  }
+}
+
+// Their size was checked with the header.
+void ReadChecks(ByteSpan checks, std::vector<TensorEntry>* tensors,
+                std::vector<ChunkEntry>* chunks) {
+  ByteReader in(checks);
+  for (TensorEntry& entry : *tensors) entry.sum_change = in.Le<uint64_t>();
+  for (ChunkEntry& entry : *chunks) entry.check = in.Le<uint32_t>();
+  in.ExpectEnd();
 }
 
 void ReadFiles(uint32_t count, TableReader* in, std::vector<FileEntry>* files) {
@@ -266,13 +295,6 @@ uint64_t UnitCount(tensor::Dtype dtype, uint64_t tensor_bytes) {
   return tensor_bytes / tensor::UnitBytes(dtype);
 }
 
-uint64_t ChunkBytes(tensor::Dtype dtype) { return kChunkUnits * tensor::UnitBytes(dtype); }
-
-uint64_t ChunkCount(tensor::Dtype dtype, uint64_t tensor_bytes) {
-  const uint64_t full = ChunkBytes(dtype);
-  return tensor_bytes / full + (tensor_bytes % full != 0 ? 1 : 0);
-}
-
 void CheckFilePath(std::string_view path) {
   if (tensor::IsFilePath(path)) return;
   Throw(ErrorCode::kCorrupt, "file path {:?}: not a plain relative path", path.substr(0, 256));
@@ -284,25 +306,29 @@ Part Part::Open(ByteSpan bytes) {
           kPartHeaderBytes);
   }
   const Header header = ReadHeader(bytes);
-  CheckSizeAndDigest(bytes, header);
+  const Regions regions = CheckSizeAndDigest(bytes, header);
   ByteVector tables(header.tables_raw_bytes);
-  ReadFrame(bytes.subspan(kPartHeaderBytes, header.tables_bytes), tables);
+  ReadFrame(regions.tables, tables);
 
   Part part;
   part.versions_ = header.versions;
-  part.payload_ = bytes.subspan(kPartHeaderBytes + header.tables_bytes);
+  part.payload_ = regions.payloads;
   TableReader in(tables);
   ReadTensors(header.tensor_count, &in, &part.tensors_);
+  ReadModels(header.model_count, &in, &part.models_);
+  ReadChunks(header.chunk_count, part.models_, &in, &part.chunks_);
   ReadFiles(header.file_count, &in, &part.files_);
   in.Finish(header.payload_bytes);
+  ReadChecks(regions.checks, &part.tensors_, &part.chunks_);
   return part;
 }
 
 ByteSpan Part::Payload(const ChunkEntry& chunk) const {
   const ByteSpan payload = payload_.subspan(chunk.offset, chunk.bytes);
-  if (Xxh3_64(payload) != chunk.digest) {
-    Throw(ErrorCode::kCorrupt, "read chunk payload at {}: digest {:016x}, expected {:016x}",
-          chunk.offset, Xxh3_64(payload), chunk.digest);
+  const auto found = static_cast<uint32_t>(Xxh3_64(payload));
+  if (found != chunk.check) {
+    Throw(ErrorCode::kCorrupt, "read payload of chunk {}: digest {:08x}, expected {:08x}",
+          chunk.number, found, chunk.check);
   }
   return payload;
 }

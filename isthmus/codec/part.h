@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "isthmus/base/digest.h"
 #include "isthmus/codec/chunk.h"
+#include "isthmus/codec/model.h"
 #include "isthmus/tensor/safetensors.h"
 
 namespace isthmus::codec {
@@ -23,30 +25,31 @@ inline constexpr size_t kPartHeaderBytes = 128;
 inline constexpr uint64_t kMaxTablesBytes = uint64_t{1} << 28;
 inline constexpr uint32_t kMaxTensors = uint32_t{1} << 22;
 inline constexpr uint32_t kMaxFiles = uint32_t{1} << 16;
-inline constexpr uint64_t kMaxChunks = uint64_t{1} << 24;      // of all entries of a part
+inline constexpr uint32_t kMaxChunks = uint32_t{1} << 24;
+inline constexpr uint64_t kMaxChunkNumber = uint64_t{1} << 40;
+inline constexpr uint32_t kMaxModels = uint32_t{1} << 16;
 inline constexpr uint64_t kMaxNamesBytes = uint64_t{1} << 28;  // of all tensor names of a part
 inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 46;
 inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 inline constexpr uint64_t kMaxPathBytes = 4096;
 
-// One chunk's place in the part. bytes == 0: the chunk is unchanged.
-struct ChunkEntry {
-  uint64_t offset = 0;  // from the first payload byte
-  uint64_t bytes = 0;
-  uint64_t digest = 0;  // XXH3-64 of the payload
-};
-
-// The change of one tensor, or of a range of its chunks.
+// The change of one tensor by this part.
 struct TensorEntry {
   std::string name;
   tensor::Dtype dtype = tensor::Dtype::kU8;
   tensor::Shape shape;
+  uint64_t changed = 0;     // units
+  uint64_t sum_change = 0;  // of the position-keyed sum, modulo 2^64
+};
+
+// One chunk of the checkpoint (ChunkLayout) that has a payload.
+struct ChunkEntry {
+  uint64_t number = 0;
   Encoding encoding = Encoding::kRaw;
-  uint64_t first_chunk = 0;
-  uint64_t changed = 0;  // units
-  Xxh128Digest old_digest;
-  Xxh128Digest new_digest;
-  std::vector<ChunkEntry> chunks;
+  uint64_t model = 0;   // index into models(), for sparse encodings
+  uint64_t offset = 0;  // from the first payload byte
+  uint64_t bytes = 0;
+  uint32_t check = 0;  // low half of the payload's XXH3-64
 };
 
 enum class FileKind : uint8_t { kContent = 0, kRemoved = 1, kShardHeader = 2 };
@@ -66,10 +69,8 @@ struct VersionPair {
   Sha256Digest target;
 };
 
-// Units of a tensor, chunks of it, and the bytes that one chunk covers.
+// Units of a tensor.
 uint64_t UnitCount(tensor::Dtype dtype, uint64_t tensor_bytes);
-uint64_t ChunkCount(tensor::Dtype dtype, uint64_t tensor_bytes);
-uint64_t ChunkBytes(tensor::Dtype dtype);  // of a full chunk
 
 // Throws kCorrupt unless `path` may name a file of a checkpoint (tensor::IsFilePath).
 void CheckFilePath(std::string_view path);
@@ -83,9 +84,11 @@ class Part {
 
   const std::optional<VersionPair>& versions() const { return versions_; }
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
+  const std::vector<Model>& models() const { return models_; }
+  const std::vector<ChunkEntry>& chunks() const { return chunks_; }  // by number
   const std::vector<FileEntry>& files() const { return files_; }
 
-  // The payload of a chunk with bytes > 0; kCorrupt if it does not match its digest.
+  // The payload of a chunk; kCorrupt if it does not match its digest.
   ByteSpan Payload(const ChunkEntry& chunk) const;
   // The content of a file entry that has one, checked against its SHA-256.
   ByteVector Content(const FileEntry& file) const;
@@ -93,6 +96,8 @@ class Part {
  private:
   std::optional<VersionPair> versions_;
   std::vector<TensorEntry> tensors_;
+  std::vector<Model> models_;
+  std::vector<ChunkEntry> chunks_;
   std::vector<FileEntry> files_;
   ByteSpan payload_;
 };
@@ -100,13 +105,15 @@ class Part {
 // Builds one part in memory. Entries may be added in any order.
 class PartBuilder {
  public:
-  // `payloads[i]` belongs to entry.chunks[i]: bytes and digests are filled in here. An empty
-  // payload is an unchanged chunk.
-  void AddTensor(TensorEntry entry, std::vector<ByteVector> payloads);
+  // Adds to what the part does to a tensor: counts and sums of entries of one name add up.
+  void AddTensor(const TensorEntry& entry);
+  // entry.number and entry.encoding count, the rest is filled in. Sparse encodings need a model;
+  // equal models are stored once.
+  void AddChunk(const ChunkEntry& entry, const Model* model, ByteVector payload);
   // raw_bytes and sha256 are filled in here. `content` is ignored for kRemoved.
   void AddFile(std::string path, FileKind kind, ByteSpan content);
 
-  bool empty() const { return tensors_.empty() && files_.empty(); }
+  bool empty() const { return chunks_.empty() && files_.empty(); }
   uint64_t payload_bytes() const { return payload_bytes_; }
 
   // Hands the part's bytes to `sink`, in order, and leaves the builder empty. Returns their sum.
@@ -114,17 +121,23 @@ class PartBuilder {
                   const std::function<void(ByteSpan)>& sink);
 
  private:
-  struct TensorItem {
-    TensorEntry entry;
-    std::vector<ByteVector> payloads;
+  struct ChunkItem {
+    ChunkEntry entry;
+    ByteVector payload;
   };
   struct FileItem {
     FileEntry entry;
     ByteVector payload;
   };
+  void Sort();
+  void CheckLimits() const;
   ByteVector Tables() const;
+  ByteVector Checks() const;
 
-  std::vector<TensorItem> tensors_;
+  std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, uint64_t> model_index_;  // by serialized form
+  ByteVector models_;                            // serialized, one after another
+  std::vector<ChunkItem> chunks_;
   std::vector<FileItem> files_;
   uint64_t payload_bytes_ = 0;
 };

@@ -1,11 +1,10 @@
 // One generic kernel, compiled for every SIMD target (see hwy/examples/skeleton.cc).
-#include <cstring>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isthmus/codec/scan.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cstring>
 
 #include "isthmus/codec/scan.h"
@@ -15,20 +14,25 @@ namespace isthmus::codec::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Appends index + the place of each set bit. At 1 % density most words have none or one.
-inline uint32_t* AppendSetBits(uint64_t bits, uint32_t index, uint32_t* out) {
-  while (bits != 0) {
-    *out++ = index + static_cast<uint32_t>(__builtin_ctzll(bits));
+// Appends index + the place of each set bit. Two are written whatever there is, for whether a word
+// has none, one or two is random, and a branch on it would be mispredicted.
+HWY_INLINE uint32_t* AppendSetBits(uint64_t bits, uint32_t index, uint32_t* out) {
+  uint32_t* const end = out + std::popcount(bits);
+  for (size_t i = 0; i < kScanSlack; ++i) {
+    out[i] = index + static_cast<uint32_t>(std::countr_zero(bits));
     bits &= bits - 1;
   }
-  return out;
+  for (out += kScanSlack; HWY_UNLIKELY(out < end); ++out) {
+    *out = index + static_cast<uint32_t>(std::countr_zero(bits));
+    bits &= bits - 1;
+  }
+  return end;
 }
 
 // Bit i is set if lane i differs. D has at most 64 lanes.
 template <class D, typename T>
 HWY_INLINE uint64_t ChangedLanes(D d, const T* before, const T* after) {
   const auto changed = hn::Ne(hn::LoadU(d, before), hn::LoadU(d, after));
-  if (HWY_LIKELY(hn::AllFalse(d, changed))) return 0;
   uint64_t bits = 0;
   hn::StoreMaskBits(d, changed, reinterpret_cast<uint8_t*>(&bits));
   return bits;
@@ -78,8 +82,6 @@ size_t Scan(ByteSpan before, ByteSpan after, size_t unit_bytes, uint32_t first_i
   return scan(uint32_t{});
 }
 
-std::string_view TargetName() { return hwy::TargetName(HWY_TARGET); }
-
 }  // namespace isthmus::codec::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -87,14 +89,11 @@ HWY_AFTER_NAMESPACE();
 namespace isthmus::codec {
 
 HWY_EXPORT(Scan);
-HWY_EXPORT(TargetName);
 
 size_t ScanChanged(ByteSpan before, ByteSpan after, size_t unit_bytes, uint32_t first_index,
                    uint32_t* positions) {
   return HWY_DYNAMIC_DISPATCH(Scan)(before, after, unit_bytes, first_index, positions);
 }
-
-std::string_view ScanTarget() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 }  // namespace isthmus::codec
 #endif

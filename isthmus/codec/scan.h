@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "isthmus/base/bytes.h"
 
@@ -18,10 +17,7 @@ size_t ScanChanged(ByteSpan before, ByteSpan after, size_t unit_bytes, uint32_t 
                    uint32_t* positions);
 
 // The scan may write this many entries behind the last one that it returns.
-inline constexpr size_t kScanSlack = 1;
-
-// Name of the SIMD target that ScanChanged runs on, for example "AVX3".
-std::string_view ScanTarget();
+inline constexpr size_t kScanSlack = 2;
 
 }  // namespace isthmus::codec
 

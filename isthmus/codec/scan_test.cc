@@ -1,14 +1,18 @@
 #include "isthmus/codec/scan.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
-#include <sys/mman.h>
 
 #include <random>
 #include <vector>
 
+#include "tests/support/guarded_bytes.h"
+#include "tests/support/simd.h"
+
 namespace isthmus::codec {
 namespace {
+
+using ::isthmus::testing::GuardedBytes;
+using ::isthmus::testing::OnEveryTarget;
 
 std::vector<uint32_t> Scan(ByteSpan before, ByteSpan after, size_t unit_bytes, uint32_t first) {
   std::vector<uint32_t> positions(before.size() / unit_bytes + kScanSlack);
@@ -26,19 +30,6 @@ std::vector<uint32_t> NaiveScan(ByteSpan before, ByteSpan after, size_t unit_byt
     if (unit(before) != unit(after)) positions.push_back(first + static_cast<uint32_t>(i));
   }
   return positions;
-}
-
-// Runs `check` once for every SIMD target that this machine has.
-template <typename Check>
-void OnEveryTarget(const Check& check) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(ScanTarget());
-    check();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 TEST(ScanTest, FindsWhatAPlainLoopFindsOnEveryTarget) {
@@ -64,30 +55,20 @@ TEST(ScanTest, FindsWhatAPlainLoopFindsOnEveryTarget) {
 
 TEST(ScanTest, ReadsNoByteBeyondTheEnd) {
   constexpr size_t kPage = 4096;
-  const auto map = [] {
-    void* pages =
-        ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ::mprotect(static_cast<std::byte*>(pages) + kPage, kPage, PROT_NONE);
-    return static_cast<std::byte*>(pages);
-  };
-  std::byte* before = map();
-  std::byte* after = map();
-  after[kPage - 1] = std::byte{1};
+  const GuardedBytes before(kPage, GuardedBytes::Guard::kBehind);
+  const GuardedBytes after(kPage, GuardedBytes::Guard::kBehind);
+  after.span()[kPage - 1] = std::byte{1};
   OnEveryTarget([&] {
     for (size_t bytes = 4; bytes <= kPage; bytes += 4) {
-      const ByteSpan old_end(before + kPage - bytes, bytes);
-      const ByteSpan new_end(after + kPage - bytes, bytes);
+      const ByteSpan old_end = before.span().last(bytes);
+      const ByteSpan new_end = after.span().last(bytes);
       for (const size_t unit_bytes : {1, 2, 4}) {
         const std::vector<uint32_t> found = Scan(old_end, new_end, unit_bytes, 0);
         ASSERT_EQ(found, std::vector<uint32_t>{static_cast<uint32_t>(bytes / unit_bytes - 1)});
       }
     }
   });
-  ::munmap(before, 2 * kPage);
-  ::munmap(after, 2 * kPage);
 }
-
-TEST(ScanTest, NamesItsTarget) { EXPECT_FALSE(ScanTarget().empty()); }
 
 }  // namespace
 }  // namespace isthmus::codec

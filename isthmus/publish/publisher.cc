@@ -246,9 +246,9 @@ bool Publisher::DiffAgainstBaseline(const Checkpoint& checkpoint, const PublishO
   const Checkpoint baseline = Checkpoint::Open(baseline_.directory());
   codec::PartBuilder part;
   codec::DiffResult diff = codec::DiffCheckpoints(
-      baseline, checkpoint, options.encoding, pool_, progress_, [&](codec::TensorDiff change) {
-        codec::AddTensorChange(std::move(change), options.part_bytes, &part,
-                               [&] { upload->AddPart(&part); });
+      baseline, checkpoint, options.encoding, pool_, progress_, [&](codec::ChunkDiff change) {
+        codec::AddChunkDiff(std::move(change), &part);
+        if (part.payload_bytes() >= options.part_bytes) upload->AddPart(&part);
       });
   if (diff.base.Digest() != baseline_.state()->digest) return false;
   codec::AddFileChanges(checkpoint, diff.base, diff.next, &part);

@@ -26,7 +26,7 @@ struct PublishResult {
   // Why this version is an anchor, for the user; empty for a patch.
   std::string anchor_reason;
   uint64_t tensors_changed = 0;
-  std::map<std::string, uint64_t> encodings;  // name: tensors
+  std::map<std::string, uint64_t> encodings;  // name: chunks
   std::vector<std::string> notes;
 };
 

@@ -3,18 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "isthmus/base/error.h"
 #include "isthmus/codec/scan.h"
+#include "isthmus/tensor/position_sum.h"
 
 namespace isthmus::replica {
 namespace {
 
 using codec::Chain;
+using codec::ChunkLayout;
 using codec::FileKind;
+using codec::Piece;
 using tensor::Checkpoint;
 using tensor::VersionTable;
 
@@ -46,115 +50,155 @@ Scratch& ThreadScratch() {
   return scratch;
 }
 
+// Positions count from unit `first` of `from`; `to` begins there.
 void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const uint32_t> positions,
-               MutableByteSpan to) {
+               uint64_t first, MutableByteSpan to) {
   for (const uint32_t position : positions) {
-    std::memcpy(to.data() + position * unit_bytes, from.data() + position * unit_bytes, unit_bytes);
+    std::memcpy(to.data() + (position - first) * unit_bytes, from.data() + position * unit_bytes,
+                unit_bytes);
   }
+}
+
+uint64_t LoadUnit(ByteSpan bytes, size_t unit_bytes, uint64_t position) {
+  const std::byte* at = bytes.data() + position * unit_bytes;
+  if (unit_bytes == 1) return LoadLe<uint8_t>(at);
+  if (unit_bytes == 2) return LoadLe<uint16_t>(at);
+  return LoadLe<uint32_t>(at);
 }
 
 // One pass over all chunks of a checkpoint.
 class Pass {
  public:
   // `chain` is nullptr to verify only.
-  Pass(const Checkpoint& checkpoint, const VersionTable& expected, const Chain* chain,
-       UndoLog* undo, Progress& progress)
+  Pass(const Checkpoint& checkpoint, const ChunkLayout& layout, const Chain* chain, UndoLog* undo,
+       Progress& progress)
       : checkpoint_(checkpoint),
-        expected_(expected),
+        layout_(layout),
         chain_(chain),
         undo_(undo),
         progress_(progress),
-        leaves_(checkpoint.tensors().size()) {
+        leaves_(checkpoint.tensors().size()),
+        sum_changes_(checkpoint.tensors().size()) {
     for (size_t i = 0; i < leaves_.size(); ++i) {
-      const tensor::TensorInfo& info = checkpoint.tensors()[i].info;
-      const uint64_t chunks = codec::ChunkCount(info.dtype, info.bytes());
-      leaves_[i].resize((info.bytes() + tensor::kLeafBytes - 1) / tensor::kLeafBytes);
-      for (uint64_t chunk = 0; chunk < chunks; ++chunk) tasks_.push_back({i, chunk});
+      const uint64_t bytes = checkpoint.tensors()[i].info.bytes();
+      leaves_[i].resize((bytes + tensor::kLeafBytes - 1) / tensor::kLeafBytes);
     }
   }
 
   void Run(ThreadPool& pool) {
-    pool.ParallelFor(tasks_.size(), [this](size_t i) { RunTask(tasks_[i]); });
+    pool.ParallelFor(layout_.chunks().size(), [this](size_t chunk) { RunChunk(chunk); });
     checkpoint_.CheckIntact();
   }
 
-  // After Run: what is not as expected, a phrase each.
-  void AppendProblems(std::vector<std::string>* problems) const {
-    for (size_t i = 0; i < leaves_.size(); ++i) CheckTensor(i, problems);
-  }
+  // After Run.
+  Xxh128Digest DigestOf(size_t tensor) const { return tensor::DigestOfLeaves(leaves_[tensor]); }
+  uint64_t SumChange(size_t tensor) const { return sum_changes_[tensor]; }
 
  private:
-  struct Task {
-    size_t tensor;
-    uint64_t chunk;
-  };
-
-  void RunTask(const Task& task) {
-    const Checkpoint::Tensor& tensor = checkpoint_.tensors()[task.tensor];
-    const uint64_t full = codec::ChunkBytes(tensor.info.dtype);
-    const uint64_t begin = task.chunk * full;
-    const ByteSpan data = checkpoint_.Data(tensor);
-    const ByteSpan chunk = data.subspan(begin, std::min<uint64_t>(full, data.size() - begin));
-    if (chain_ != nullptr && chain_->Touches(task.tensor, task.chunk)) {
-      Change(task, tensor, chunk, begin);
+  void RunChunk(size_t chunk) {
+    const ChunkLayout::Chunk& info = layout_.chunks()[chunk];
+    if (chain_ != nullptr && chain_->Touches(chunk)) {
+      Change(chunk, info);
     } else {
-      Hash(task.tensor, begin, chunk);
+      const size_t unit_bytes = tensor::UnitBytes(info.dtype);
+      for (const Piece& piece : layout_.Pieces(info)) Hash(piece, unit_bytes, Data(piece, unit_bytes));
     }
-    progress_.Advance(chunk.size());
+    progress_.Advance(info.bytes());
   }
 
-  void Hash(size_t tensor, uint64_t begin, ByteSpan chunk) {
+  ByteSpan Data(const Piece& piece, size_t unit_bytes) const {
+    return checkpoint_.Data(checkpoint_.tensors()[piece.tensor])
+        .subspan(piece.first_unit * unit_bytes, piece.units * unit_bytes);
+  }
+
+  void Hash(const Piece& piece, size_t unit_bytes, ByteSpan bytes) {
     std::vector<Xxh128Digest> digests;
-    tensor::AppendLeafDigests(chunk, &digests);
-    std::ranges::copy(
-        digests, leaves_[tensor].begin() + static_cast<std::ptrdiff_t>(begin / tensor::kLeafBytes));
+    tensor::AppendLeafDigests(bytes, &digests);
+    const uint64_t first = piece.first_unit * unit_bytes / tensor::kLeafBytes;
+    std::ranges::copy(digests, leaves_[piece.tensor].begin() + static_cast<std::ptrdiff_t>(first));
   }
 
-  void Change(const Task& task, const Checkpoint::Tensor& tensor, ByteSpan chunk, uint64_t begin) {
-    const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
+  // A copy that is known to be the files': were a page of a mapping lost, what is read there would
+  // be zeros, and must neither be recorded as old nor written.
+  void CopyOld(const ChunkLayout::Chunk& info, ByteVector* old_bytes) const {
+    old_bytes->clear();
+    for (const Piece& piece : layout_.Pieces(info)) {
+      const ByteSpan data = Data(piece, tensor::UnitBytes(info.dtype));
+      old_bytes->insert(old_bytes->end(), data.begin(), data.end());
+      checkpoint_.shards()[checkpoint_.tensors()[piece.tensor].shard].map.CheckIntact();
+    }
+  }
+
+  void Change(size_t chunk, const ChunkLayout::Chunk& info) {
     Scratch& scratch = ThreadScratch();
-    // A copy that is known to be the file's: were a page of the mapping lost, what is read there
-    // would be zeros, and must neither be recorded as old nor written.
-    scratch.old_bytes.assign(chunk.begin(), chunk.end());
-    shard.map.CheckIntact();
+    CopyOld(info, &scratch.old_bytes);
     scratch.bytes = scratch.old_bytes;
-    chain_->FoldChunk(task.tensor, task.chunk, scratch.bytes);
-    Hash(task.tensor, begin, scratch.bytes);
-
-    const size_t unit_bytes = tensor::UnitBytes(tensor.info.dtype);
-    scratch.positions.resize(chunk.size() / unit_bytes + codec::kScanSlack);
-    const size_t count = codec::ScanChanged(scratch.old_bytes, scratch.bytes, unit_bytes, 0,
-                                            scratch.positions.data());
-    const std::span<const uint32_t> positions(scratch.positions.data(), count);
-    if (undo_ != nullptr) {
-      undo_->RecordUnits(shard.file, tensor.info.begin + begin, unit_bytes, scratch.old_bytes,
-                         positions);
-    }
-    if (count * kPageBytes >= chunk.size()) {
-      shard.map.WriteAt(tensor.info.begin + begin, scratch.bytes);
-    } else {
-      CopyUnits(scratch.bytes, unit_bytes, positions,
-                checkpoint_.WritableData(tensor).subspan(begin, chunk.size()));
+    chain_->FoldChunk(chunk, scratch.bytes);
+    scratch.positions.resize(info.units + codec::kScanSlack);
+    const size_t count =
+        codec::ScanChanged(scratch.old_bytes, scratch.bytes, tensor::UnitBytes(info.dtype), 0,
+                           scratch.positions.data());
+    std::span<const uint32_t> left(scratch.positions.data(), count);
+    for (const Piece& piece : layout_.Pieces(info)) {
+      const auto end = std::ranges::lower_bound(left, piece.chunk_unit + piece.units);
+      const auto inside = static_cast<size_t>(end - left.begin());
+      ChangePiece(piece, tensor::UnitBytes(info.dtype), scratch, left.first(inside));
+      left = left.subspan(inside);
     }
   }
 
-  void CheckTensor(size_t index, std::vector<std::string>* problems) const {
-    const VersionTable::Tensor& expected = expected_.tensors[index];
-    const Xxh128Digest found = tensor::DigestOfLeaves(leaves_[index]);
-    if (found == expected.digest) return;
-    const Checkpoint::Shard& shard = checkpoint_.shards()[checkpoint_.tensors()[index].shard];
-    problems->push_back(fmt::format("tensor {} in {}: content {}, expected {}", expected.name,
-                                    shard.map.path().string(), found.Hex(), expected.digest.Hex()));
+  void ChangePiece(const Piece& piece, size_t unit_bytes, const Scratch& scratch,
+                   std::span<const uint32_t> positions) {
+    const uint64_t begin = piece.chunk_unit * unit_bytes;
+    const uint64_t length = piece.units * unit_bytes;
+    const ByteSpan bytes = ByteSpan(scratch.bytes).subspan(begin, length);
+    Hash(piece, unit_bytes, bytes);
+    if (positions.empty()) return;
+    AddSumChange(piece, unit_bytes, scratch, positions);
+    const Checkpoint::Tensor& tensor = checkpoint_.tensors()[piece.tensor];
+    const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
+    const uint64_t place = tensor.info.begin + piece.first_unit * unit_bytes;
+    if (undo_ != nullptr) {
+      std::vector<uint32_t> own(positions.begin(), positions.end());
+      for (uint32_t& position : own) position -= static_cast<uint32_t>(piece.chunk_unit);
+      undo_->RecordUnits(shard.file, place, unit_bytes,
+                         ByteSpan(scratch.old_bytes).subspan(begin, length), own);
+    }
+    if (positions.size() * kPageBytes >= length) {
+      shard.map.WriteAt(place, bytes);
+    } else {
+      CopyUnits(scratch.bytes, unit_bytes, positions, piece.chunk_unit,
+                checkpoint_.WritableData(tensor).subspan(piece.first_unit * unit_bytes, length));
+    }
+  }
+
+  void AddSumChange(const Piece& piece, size_t unit_bytes, const Scratch& scratch,
+                    std::span<const uint32_t> positions) {
+    uint64_t change = 0;
+    for (const uint32_t position : positions) {
+      change += tensor::PositionSumChange(piece.first_unit + position - piece.chunk_unit,
+                                          LoadUnit(scratch.old_bytes, unit_bytes, position),
+                                          LoadUnit(scratch.bytes, unit_bytes, position));
+    }
+    sum_changes_[piece.tensor] += change;
   }
 
   const Checkpoint& checkpoint_;
-  const VersionTable& expected_;
+  const ChunkLayout& layout_;
   const Chain* chain_;
   UndoLog* undo_;
   Progress& progress_;
   std::vector<std::vector<Xxh128Digest>> leaves_;
-  std::vector<Task> tasks_;
+  std::vector<std::atomic<uint64_t>> sum_changes_;
 };
+
+std::string DescribeDamage(const Checkpoint& checkpoint, size_t index, const Xxh128Digest& found,
+                           const Xxh128Digest& expected) {
+  const Checkpoint::Tensor& tensor = checkpoint.tensors()[index];
+  return fmt::format("tensor {} in {}: content {}, expected {}", tensor.info.name,
+                     checkpoint.shards()[tensor.shard].map.path().string(), found.Hex(),
+                     expected.Hex());
+}
 
 const Checkpoint::Shard& ShardNamed(const Checkpoint& checkpoint, const std::string& file) {
   const auto at = std::ranges::find(checkpoint.shards(), file, &Checkpoint::Shard::file);
@@ -251,29 +295,61 @@ void ThrowFirst(const std::vector<std::string>& problems) {
         problems.size() == 1 ? "" : fmt::format(" (and {} more)", problems.size() - 1));
 }
 
+// A tensor must change by what the patches say; one that they leave alone must be the base's.
+void CheckChange(const Checkpoint& checkpoint, const Chain& chain, const Pass& pass, size_t index,
+                 std::vector<std::string>* problems) {
+  const uint64_t found = pass.SumChange(index);
+  if (found != chain.SumChange(index)) {
+    problems->push_back(fmt::format("tensor {}: its sum changed by {:016x}, the patch says {:016x}",
+                                    checkpoint.tensors()[index].info.name, found,
+                                    chain.SumChange(index)));
+    return;
+  }
+  const Xxh128Digest& old_digest = chain.base().tensors[index].digest;
+  const Xxh128Digest new_digest = pass.DigestOf(index);
+  if (!chain.Names(index) && new_digest != old_digest) {
+    problems->push_back(DescribeDamage(checkpoint, index, new_digest, old_digest));
+  }
+}
+
 }  // namespace
 
-void ApplyChain(const Checkpoint& checkpoint, const Chain& chain, UndoLog* undo, ThreadPool& pool,
-                Progress& progress) {
+VersionTable ApplyChain(const Checkpoint& checkpoint, const Chain& chain,
+                        const Sha256Digest& target, UndoLog* undo, ThreadPool& pool,
+                        Progress& progress) {
   CheckSameTensors(checkpoint, chain.base());
   const ProgressScope scope(progress, "apply", checkpoint.tensor_bytes());
   ApplyFiles(checkpoint, chain, undo);
-  Pass pass(checkpoint, chain.result(), &chain, undo, progress);
+  Pass pass(checkpoint, chain.layout(), &chain, undo, progress);
   pass.Run(pool);
+  VersionTable result = chain.outline();
   std::vector<std::string> problems;
-  pass.AppendProblems(&problems);
-  CheckFiles(checkpoint, chain.result(), &problems);
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    CheckChange(checkpoint, chain, pass, i, &problems);
+    result.tensors[i].digest = pass.DigestOf(i);
+  }
+  CheckFiles(checkpoint, result, &problems);
   ThrowFirst(problems);
+  if (const Sha256Digest found = result.Digest(); found != target) {
+    Throw(ErrorCode::kCorrupt, "verify {}: the patches lead to {}, expected {}",
+          checkpoint.directory().string(), FormatSha256(found), FormatSha256(target));
+  }
+  return result;
 }
 
 std::vector<std::string> FindDamage(const Checkpoint& checkpoint, const VersionTable& table,
                                     ThreadPool& pool, Progress& progress) {
   CheckSameTensors(checkpoint, table);
   const ProgressScope scope(progress, "verify", checkpoint.tensor_bytes());
-  Pass pass(checkpoint, table, nullptr, nullptr, progress);
+  const ChunkLayout layout = ChunkLayout::Of(table);
+  Pass pass(checkpoint, layout, nullptr, nullptr, progress);
   pass.Run(pool);
   std::vector<std::string> problems;
-  pass.AppendProblems(&problems);
+  for (size_t i = 0; i < table.tensors.size(); ++i) {
+    const Xxh128Digest found = pass.DigestOf(i);
+    const Xxh128Digest& expected = table.tensors[i].digest;
+    if (found != expected) problems.push_back(DescribeDamage(checkpoint, i, found, expected));
+  }
   CheckFiles(checkpoint, table, &problems);
   return problems;
 }

@@ -13,16 +13,18 @@
 
 namespace isthmus::replica {
 
-// Changes `checkpoint` (open for writing, holding chain.base()) into chain.result() and verifies
-// all of it: every tensor's digest, changed or not, every shard header and every other file. Each
-// chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr: no record)
-// and only then written; so the pass reads and writes each byte of the checkpoint at most once.
-// Memory: about 6 chunks a thread (old, new, positions, undo record), at most 24 MiB.
+// Changes `checkpoint` (open for writing, holding chain.base()) into the version with the digest
+// `target` and verifies all of it: every tensor, changed or not, every shard header and every other
+// file. Each chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr: no
+// record) and only then written; so the pass reads and writes each byte of the checkpoint at most
+// once. Returns the version's table. Memory: about 6 chunks a thread (old, new, positions, undo
+// record), at most 24 MiB.
 //
-// Throws kCorrupt when the result is not what the chain promises, and whatever a failing disk
-// raises; the checkpoint is then between the versions until UndoLog::Replay took it back.
-void ApplyChain(const tensor::Checkpoint& checkpoint, const codec::Chain& chain, UndoLog* undo,
-                ThreadPool& pool, Progress& progress);
+// Throws kCorrupt when the result is not the target, and whatever a failing disk raises; the
+// checkpoint is then between the versions until UndoLog::Replay took it back.
+tensor::VersionTable ApplyChain(const tensor::Checkpoint& checkpoint, const codec::Chain& chain,
+                                const Sha256Digest& target, UndoLog* undo, ThreadPool& pool,
+                                Progress& progress);
 
 // What of a checkpoint is not as a table says, a phrase each: tensors, shard headers, files. Files
 // that the table does not name are not looked at. kCorrupt if the tensors are other ones.

@@ -35,13 +35,16 @@ class ChainApplyTest : public ::testing::Test {
     codec::PartBuilder builder;
     const Checkpoint base = Checkpoint::Open(dir_ / from);
     const Checkpoint next = Checkpoint::Open(dir_ / to);
-    const codec::DiffResult diff =
-        codec::DiffCheckpoints(base, next, {}, pool_, NoProgress(), [&](codec::TensorDiff change) {
-          builder.AddTensor(std::move(change.entry), std::move(change.payloads));
-        });
+    const codec::DiffResult diff = codec::DiffCheckpoints(
+        base, next, {}, pool_, NoProgress(),
+        [&](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), &builder); });
     codec::AddFileChanges(next, diff.base, diff.next, &builder);
+    AddPart(&builder);
+  }
+
+  void AddPart(codec::PartBuilder* builder) {
     bytes_.push_back(std::make_unique<ByteVector>());
-    builder.Finish(std::nullopt, [&](ByteSpan piece) {
+    builder->Finish(std::nullopt, [&](ByteSpan piece) {
       bytes_.back()->insert(bytes_.back()->end(), piece.begin(), piece.end());
     });
     parts_.push_back(std::make_unique<codec::Part>(codec::Part::Open(*bytes_.back())));
@@ -52,6 +55,12 @@ class ChainApplyTest : public ::testing::Test {
     patches.reserve(parts_.size());
     for (const auto& part : parts_) patches.push_back({part.get()});
     return {TableOf(name), patches};
+  }
+
+  // Brings "replica", which holds chain.base(), to the version that `target` holds.
+  void Apply(const codec::Chain& chain, const std::string& target, UndoLog* undo) {
+    ApplyChain(Checkpoint::Open(dir_ / "replica", Access::kReadWrite), chain,
+               TableOf(target).Digest(), undo, pool_, NoProgress());
   }
 
   void ExpectSame(const std::string& found, const std::string& expected) {
@@ -77,8 +86,7 @@ TEST_F(ChainApplyTest, SeveralPatchesFoldedInOnePassGiveTheLastVersion) {
   }
   fs::copy(dir_ / "v1", dir_ / "replica", fs::copy_options::recursive);
   UndoLog undo(dir_ / "undo");
-  ApplyChain(Checkpoint::Open(dir_ / "replica", Access::kReadWrite), ChainFrom("v1"), &undo, pool_,
-             NoProgress());
+  Apply(ChainFrom("v1"), "v4", &undo);
   ExpectSame("replica", "v4");
   EXPECT_GT(UndoLog::Replay(dir_ / "undo", dir_ / "replica"), 0U);
   ExpectSame("replica", "v1");
@@ -92,8 +100,7 @@ TEST_F(ChainApplyTest, FilesAndHeadersFollowAndAreTakenBack) {
   Write("v2");
   AddPatch("v1", "v2");
   UndoLog undo(dir_ / "undo");
-  ApplyChain(Checkpoint::Open(dir_ / "replica", Access::kReadWrite), ChainFrom("v1"), &undo, pool_,
-             NoProgress());
+  Apply(ChainFrom("v1"), "v2", &undo);
   ExpectSame("replica", "v2");
   EXPECT_FALSE(Exists(dir_ / "replica/sub"));
   UndoLog::Replay(dir_ / "undo", dir_ / "replica");
@@ -115,13 +122,51 @@ TEST_F(ChainApplyTest, DamageAnywhereInTheBaseIsFoundAndTakenBack) {
     content[content.size() - 1 - random_() % 1000] ^= 0x10;
     File::Create(dir_ / "replica" / shard).Write(AsBytes(content));
     UndoLog undo(dir_ / "undo");
-    ExpectError(ErrorCode::kCorrupt, [&] {
-      ApplyChain(Checkpoint::Open(dir_ / "replica", Access::kReadWrite), chain, &undo, pool_,
-                 NoProgress());
-    });
+    ExpectError(ErrorCode::kCorrupt, [&] { Apply(chain, "v2", &undo); });
     UndoLog::Replay(dir_ / "undo", dir_ / "replica");
     EXPECT_EQ(ReadFile(dir_ / "replica" / shard, 1 << 30), content);
   }
+}
+
+TEST_F(ChainApplyTest, AChainThatLeadsElsewhereIsNoticed) {
+  Write("v1");
+  Write("replica");
+  model_.Step(50, &random_);
+  Write("v2");
+  AddPatch("v1", "v2");
+  model_.Step(50, &random_);
+  Write("v3");
+  UndoLog undo(dir_ / "undo");
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Apply(ChainFrom("v1"), "v3", &undo); }, "the patches lead to",
+      FormatSha256(TableOf("v3").Digest()));
+  UndoLog::Replay(dir_ / "undo", dir_ / "replica");
+  ExpectSame("replica", "v1");
+}
+
+TEST_F(ChainApplyTest, TheTensorThatWentWrongIsNamed) {
+  Write("v1");
+  Write("replica");
+  model_.Find("fp8").data[5] ^= std::byte{1};
+  model_.Find("scales").data[5] ^= std::byte{1};
+  Write("v2");
+  AddPatch("v1", "v2");
+  // A wrong sum can only come from a wrong encoder: the part is made again with one.
+  codec::PartBuilder builder;
+  for (codec::TensorEntry entry : parts_[0]->tensors()) {
+    if (entry.name == "scales") ++entry.sum_change;
+    builder.AddTensor(entry);
+  }
+  for (const codec::ChunkEntry& chunk : parts_[0]->chunks()) {
+    const ByteSpan payload = parts_[0]->Payload(chunk);
+    builder.AddChunk(chunk, &parts_[0]->models().at(chunk.model),
+                     ByteVector(payload.begin(), payload.end()));
+  }
+  AddPart(&builder);
+  parts_.erase(parts_.begin());
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Apply(ChainFrom("v1"), "v2", nullptr); },
+      "tensor scales: its sum changed by");
 }
 
 TEST_F(ChainApplyTest, AnotherCheckpointIsRefused) {
@@ -132,8 +177,8 @@ TEST_F(ChainApplyTest, AnotherCheckpointIsRefused) {
   ExpectError(
       ErrorCode::kCorrupt,
       [&] {
-        ApplyChain(Checkpoint::Open(dir_ / "other", Access::kReadWrite), chain, nullptr, pool_,
-                   NoProgress());
+        ApplyChain(Checkpoint::Open(dir_ / "other", Access::kReadWrite), chain,
+                   TableOf("v1").Digest(), nullptr, pool_, NoProgress());
       },
       "its tensors are not those");
 }

@@ -65,18 +65,6 @@ void FetchChain(const board::Board& board, const std::vector<Manifest>& manifest
   }
 }
 
-// The chain, which must lead where the manifest says.
-codec::Chain MakeChain(const tensor::VersionTable& base, const FetchedPatches& fetched,
-                       const Manifest& target) {
-  codec::Chain chain(base, fetched.patches());
-  const Sha256Digest found = chain.result().Digest();
-  if (found != target.digest) {
-    Throw(ErrorCode::kCorrupt, "check chain to version {}: it leads to {}, the log says {}",
-          target.version, FormatSha256(found), FormatSha256(target.digest));
-  }
-  return chain;
-}
-
 ReplicaState StateFor(const board::Board& board, const Manifest& manifest) {
   return {board.uuid(), manifest.run, manifest.version, manifest.digest, BootId()};
 }
@@ -179,19 +167,20 @@ void Replica::Advance(const board::Board& board, const Manifests& manifests, con
   const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
   FetchedPatches fetched(paths_.fetch());
   FetchChain(board, manifests, plan.payloads, pool_, progress_, &fetched);
-  const codec::Chain chain = MakeChain(table_, fetched, target);
+  const codec::Chain chain(table_, fetched.patches());
   const ReplicaState next = StateFor(board, target);
+  tensor::VersionTable table;
   Journal journal(paths_, {state_->digest, target.digest});
   try {
-    ApplyChain(tensor::Checkpoint::Open(directory_, Access::kReadWrite), chain, &journal.undo(),
-               pool_, progress_);
-    WriteState(paths_, next, chain.result());
+    table = ApplyChain(tensor::Checkpoint::Open(directory_, Access::kReadWrite), chain,
+                       target.digest, &journal.undo(), pool_, progress_);
+    WriteState(paths_, next, table);
   } catch (...) {
     TakeBack();
     throw;
   }
   state_ = next;
-  table_ = chain.result();
+  table_ = std::move(table);
   journal.Finish();
 }
 
@@ -241,10 +230,9 @@ void Replica::Seed(const board::Board& board, const Manifests& manifests, const 
   if (plan.payloads.size() > 1) {
     FetchedPatches fetched(paths_.fetch());
     FetchChain(board, manifests, std::span(plan.payloads).subspan(1), pool_, progress_, &fetched);
-    const codec::Chain chain = MakeChain(table, fetched, target);
-    ApplyChain(tensor::Checkpoint::Open(paths_.stage(), Access::kReadWrite), chain, nullptr, pool_,
-               progress_);
-    table = chain.result();
+    const codec::Chain chain(table, fetched.patches());
+    table = ApplyChain(tensor::Checkpoint::Open(paths_.stage(), Access::kReadWrite), chain,
+                       target.digest, nullptr, pool_, progress_);
   }
   const ReplicaState next = StateFor(board, target);
   SwapIn(paths_, directory_, next, table);

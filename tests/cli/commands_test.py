@@ -1,5 +1,6 @@
 """What every command prints, as text and as JSON, with real checkpoints; what it exits with."""
 
+import collections
 import itertools
 import json
 import os
@@ -22,6 +23,7 @@ PLACEHOLDERS = {
     "<digest>": r"sha256:[0-9a-f]{64}",
     "<hex>": r"[0-9a-f]{32}",
     "<word>": r"\S+",
+    "<list>": r"\S+(?:, \S+)*",
     "<pad>": "",
 }
 
@@ -81,10 +83,11 @@ class CommandsTest(harness.CheckpointTest):
         self.assertAlmostEqual(found["ratio"], found["checkpoint_bytes"] / found["patch_bytes"])
         self.assertAlmostEqual(found["bits_per_change"],
                                8 * found["patch_bytes"] / found["changed"])
-        self.assertEqual(sum(found["encodings"].values()), pair["tensors_changed"])
-        tensors = harness.run_json("inspect", patch)["tensors"]
-        self.assertEqual({item["name"]: item["changed"] for item in tensors},
+        inside = harness.run_json("inspect", patch)
+        self.assertEqual({item["name"]: item["changed"] for item in inside["tensors"]},
                          {name: n for name, n in pair["changed_by_tensor"].items() if n > 0})
+        self.assertEqual(collections.Counter(item["encoding"] for item in inside["chunks"]),
+                         found["encodings"])
 
     def test_diff_prints_what_changed(self):
         self.assert_prints(
@@ -92,15 +95,15 @@ class CommandsTest(harness.CheckpointTest):
              "--encoding", "direct"],
             "changed     81 of 294,930 elements (0.0275 %) in 2 tensors",
             "patch       <size>, <number> x smaller than the checkpoint (296 kB)",
-            "per change  <number> bits", "encoding    direct (2 tensors)", "time        <time>")
+            "per change  <number> bits", "encoding    direct (1 chunks)", "time        <time>")
 
     def test_every_encoding_applies_to_the_same_checkpoint(self):
         old, new = self.step(37, "fp8"), self.step(38, "fp8")
-        for encoding in ("auto", "direct", "xor", "raw"):
+        for encoding in ("auto", "context", "direct", "xor", "raw"):
             patch, out = self.dir / f"{encoding}.patch", self.dir / encoding
             found = harness.run_json("diff", old, new, "-o", patch, "--encoding", encoding)
             if encoding != "auto":
-                self.assertEqual(found["encodings"], {encoding: 2})
+                self.assertEqual(found["encodings"], {encoding: 1})  # both share a pool
             harness.run("apply", patch, old, "-o", out)
             harness.assert_same_files(out, new)
 
@@ -221,18 +224,28 @@ class CommandsTest(harness.CheckpointTest):
     def test_inspect_shows_a_patch_and_a_checkpoint(self):
         self.assert_prints(
             ["inspect", self.diff()], "patch, <size>", "base    <digest>", "target  <digest>",
-            "tensor                                         dtype      shape  encoding  changed"
-            "  bytes  bits/change",
-            "encoder.layer.0.attention.self.key.weight    F8_E4M3  [384,384]    <word>       46"
-            "  <number>  <number>",
-            "encoder.layer.0.attention.self.query.weight  F8_E4M3  [384,384]    <word>       35"
-            "  <number>  <number>")
+            "chunks  1 context, <number> bytes", "models  1",
+            "changed 81 units, <number> bits of payload each",
+            "tensor                                         dtype      shape  changed",
+            "encoder.layer.0.attention.self.key.weight    F8_E4M3  [384,384]       46",
+            "encoder.layer.0.attention.self.query.weight  F8_E4M3  [384,384]       35")
         done = harness.run("inspect", self.step(37, "fp8")).stdout.splitlines()
         self.assertEqual(done[0], "checkpoint, 296 kB, 4 tensors in 2 shards")
         self.assertRegex(done[1], pattern_of("digest  <digest>"))
         self.assertEqual(done[3].split(), ["encoder.layer.0.attention.self.key.weight", "F8_E4M3",
                                            "[384,384]", "147,456",
                                            "model-00002-of-00002.safetensors"])
+
+    def test_inspect_lists_the_chunks_and_models_of_a_patch(self):
+        found = harness.run_json("inspect", self.diff())
+        self.assertEqual(found["models"], 1)
+        self.assertEqual(len(found["chunks"]), 1)
+        chunk = found["chunks"][0]
+        self.assertEqual({key: chunk[key] for key in ("number", "encoding", "model")},
+                         {"number": 0, "encoding": "context", "model": 0})
+        self.assertGreater(chunk["classes"], 1)
+        for tensor in found["tensors"]:
+            self.assertRegex(tensor["sum_change"], r"\A[0-9a-f]{16}\Z")
 
     def test_inspect_shows_a_board_a_replica_a_manifest_and_the_build(self):
         self.publish(37, 38, view="fp8")
@@ -247,7 +260,7 @@ class CommandsTest(harness.CheckpointTest):
                            "changed       81 of 294,930",
                            "patch from 1  <size> in 1 objects, <word>")
         self.assert_prints(["inspect", "--build"], "version       <word>", "compiler      <word>",
-                           "SIMD          <word>", "part format   1.0", "board format  1")
+                           "SIMD          <word> of <list>", "part format   1.0", "board format  1")
 
     def test_inspect_says_in_json_what_kind_it_shows(self):
         self.publish(37, view="fp8")

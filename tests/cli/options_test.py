@@ -56,7 +56,7 @@ class OptionsTest(runs.RunTest):
                 ({"ISTHMUS_REPLICA": str(replica)}, ["pull"], {"version": 2}),
                 ({"ISTHMUS_THREADS": "1"}, ["log"], {"run": "r"}),
                 ({"ISTHMUS_OUTPUT": str(patch), "ISTHMUS_ENCODING": "xor"}, ["diff", old, new],
-                 {"encodings": {"xor": 2}}),
+                 {"encodings": {"xor": 1}}),
                 ({"ISTHMUS_STEP": "40", "ISTHMUS_META": "a=b", "ISTHMUS_BASELINE":
                   str(self.baseline)}, ["publish", self.step(40, "fp8")], {"version": 3})):
             with self.subTest(command=arguments[0]):

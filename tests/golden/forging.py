@@ -1,18 +1,25 @@
-"""Forgeries of a part for the must-fail vectors: each breaks one rule and makes the digests anew."""
+"""Forgeries of a part for the must-fail vectors: each breaks one rule and makes the digests anew.
+
+They are functions of the part, that change it or return the bytes of the forged one. Those of
+sparse payloads and of models are in forging_sparse.py.
+"""
 
 import xxhash
-from checkpoint import Checkpoint
-from must_decode import PLAIN_STEPS, padded_frame, plain, stepped
+from checkpoint import DTYPE_IDS, Checkpoint
+from drawing import stepped
+from layout import chunks_of, sum_change
+from must_decode import PLAIN_STEPS, padded_frame, plain
 from patch_writer import (
-    RAW, changes_at, direct_fields, planes, string, u32, u64, varint,
+    RAW, Chunk, File, Tensor, chunk_bytes, difference, encode_raw, planes, string, u32, u64, varint,
 )  # fmt: skip
-from wire import FRAME_MAGIC, stored_blocks
+from wire import FRAME_MAGIC, stored_blocks, stored_frame
 
-CODES, EMBED, BIAS, WEIGHT, WIDE = range(5)  # F4 raw, F32 xor; direct: U8 [40], BF16, I64 [6]
+CODES, EMBED, BIAS, TAIL, WEIGHT, WIDE = range(6)  # tensor entries, by name
+# Chunks, by number: F4 raw; U8 direct, a pool of bias, gain (unchanged) and tail; BF16 context;
+# F32 xor; I64 direct. U8, BF16 and I64 have models of their own, in this order.
+F4, U8, BF16, F32, I64 = range(5)
 CONFIG, NOTES, HEADER, OLD = range(4)  # kinds 0, 0, 2 (the shard's header), 1
 SKIPPABLE_FRAME = bytes.fromhex("502a4d1804000000") + b"skip"
-
-# Forgeries: functions of the part, that change it or return the bytes of the forged one.
 
 
 def header(**fields):
@@ -31,60 +38,28 @@ def attribute(kind, index, name, value):
     return lambda part: setattr(getattr(part, kind)[index], name, value)
 
 
+def chunk(index, **fields):
+    return lambda part: part.chunks[index].forge.update(fields)
+
+
 def payload(index, data):
-    return attribute("tensors", index, "payloads", [data])
+    return attribute("chunks", index, "payload", data)
 
 
-def direct(index, function, **forged):
-    """A payload of what `function` makes of the true [(gap, step)], with fields replaced."""
-
-    def forge(part):
-        entry = part.tensors[index]
-        changes = changes_at(PLAIN_STEPS[entry.name.decode()])
-        fields = direct_fields(function(changes), gap_mode=1, step_mode=1)
-        fields |= {name: replace(fields[name]) for name, replace in forged.items()}
-        entry.payloads = [b"".join(fields.values())]
-
-    return forge
-
-
-def field(**forged):
-    """A direct payload of the true changes of layer.bias, but for {field: function of it}."""
-    return direct(BIAS, lambda changes: changes, **forged)
-
-
-def other_step(index, d):
-    """Another step for the change of unit `at`, equal to the true one modulo 2^(8w)."""
-    modulus = {BIAS: 2**8, WEIGHT: 2**16, WIDE: 2**32}[index]
-
-    def replace(changes):
-        out = [(gap, d if (true - d) % modulus == 0 else true) for gap, true in changes]
-        assert out != changes
-        return out
-
-    return direct(index, replace)
-
-
-def split_first(gap):
-    """The first step in two, the second of them at a position that is the same if sums wrap."""
-
-    def replace(changes):
-        (first_gap, d), *rest = changes
-        return [(first_gap, d - 1), (gap, 1), *rest]
-
-    return direct(BIAS, replace)
+def sides(number):
+    """The old and the new bytes of a chunk of plain."""
+    old, new, _ = plain()
+    layout = chunks_of(old.tensors)[number]
+    return chunk_bytes(old, layout), chunk_bytes(new, layout)
 
 
 def frame_of(index, function):
-    """The payload of a raw or xor tensor, as a function of what its frame should hold."""
+    """The payload of a raw or xor chunk, as a function of what its frame should hold."""
 
     def forge(part):
-        old, new, _ = plain()
-        name = part.tensors[index].name
-        before, after = old.data(old.tensors[name]), new.data(new.tensors[name])
-        difference = bytes(a ^ b for a, b in zip(before, after))
-        content = after if index == CODES else planes(difference, 4)
-        part.tensors[index].payloads = [function(content)]
+        old, new = sides(index)
+        content = new if index == F4 else planes(difference(old, new), 4)
+        part.chunks[index].payload = function(content)
 
     return forge
 
@@ -92,16 +67,6 @@ def frame_of(index, function):
 def note(function):
     """The payload of extra/notes.txt."""
     return file(NOTES, payload=function(b"new\n"))
-
-
-def mode_1(function):
-    """Replaces the frame of symbols, given its content."""
-    return lambda data: b"\1" + string(function(stored_content(data)))
-
-
-def stored_content(symbols):
-    """The symbols in mode 1, in one stored frame of fewer than 64."""
-    return symbols[2 + 4 + 2 + 3 :]
 
 
 def retarget(part, edit):
@@ -165,16 +130,30 @@ def all_of(*functions):
 
 
 def sizes_that_wrap(part):
-    """tables_bytes and payload_bytes whose sum is right modulo 2^64."""
-    size = len(part.write())
-    part.forge |= {"tables_bytes": u32(2**32 - 1)}
-    part.forge |= {"payload_bytes": u64((size - 128 - (2**32 - 1)) % 2**64)}
+    """tables_bytes and payload_bytes such that the sum of sizes is right modulo 2^64."""
+    fields = part.fields()
+    beside = len(fields["tables"]) + len(fields["payloads"]) - (2**32 - 1)
+    part.forge |= {"tables_bytes": u32(2**32 - 1), "payload_bytes": u64(beside % 2**64)}
 
 
 def payload_sizes_that_wrap(part):
     """Two file payloads of 2^63 bytes more."""
     for entry in part.files[:2]:
         entry.forge["bytes"] = varint(len(entry.payload()) + 2**63)
+
+
+def more_checks(size, **fields):
+    """Counts that go with `size` more bytes of checks, or fewer."""
+
+    def forge(part):
+        checks = part.fields()["checks"]
+        part.forge |= fields | {"checks": checks + bytes(size) if size > 0 else checks[:size]}
+
+    return forge
+
+
+def without_files(part):
+    part.files = []
 
 
 def swap_first_tensors(part):
@@ -194,15 +173,100 @@ def little_endian_digest(part):
     part.forge["digest"] = part.fields()["digest"][::-1]
 
 
-def wrong_chunk_digest(part):
-    chunk = part.tensors[BIAS].payloads[0]
-    digest = xxhash.xxh3_64_intdigest(chunk) ^ 1
-    part.tensors[BIAS].forge["chunks"] = varint(len(chunk)) + u64(digest)
+def digest_without_checks(part):
+    fields = part.fields()
+    names = list(fields)[: list(fields).index("digest")]
+    data = b"".join(fields[name] for name in names) + fields["tables"]
+    part.forge["digest"] = xxhash.xxh3_128_digest(data)
 
 
-def chunk_digest_big_endian(part):
-    chunk = part.tensors[BIAS].payloads[0]
-    part.tensors[BIAS].forge["chunks"] = varint(len(chunk)) + xxhash.xxh3_64_digest(chunk)
+def chunk_check(function):
+    """The check of the U8 chunk, of the XXH3-64 of its payload."""
+
+    def forge(part):
+        entry = part.chunks[U8]
+        entry.forge["check"] = function(xxhash.xxh3_64_intdigest(entry.payload))
+
+    return forge
+
+
+def sums(by):
+    """{index of a tensor entry: what is added to its check}"""
+
+    def forge(part):
+        for index, value in by.items():
+            part.tensors[index].sum_change += value
+
+    return forge
+
+
+def opposite_sum(part):
+    part.tensors[WEIGHT].sum_change *= -1
+
+
+def big_endian_sum(part):
+    part.tensors[WEIGHT].forge["check"] = part.tensors[WEIGHT].check()[::-1]
+
+
+def sum_of_elements(part):
+    """Positions of 64-bit elements instead of units, the element as one number."""
+    old, new, _ = plain()
+    data = [side.data(side.tensors[b"wide"]) for side in (old, new)]
+    part.tensors[WIDE].sum_change = sum_change(*data, 8)
+
+
+def sum_in_the_pool(part):
+    """Positions in the pool instead of in the tensor: layer.tail begins at 45."""
+    old, new = (bytes(45) + side[45:] for side in sides(U8))
+    part.tensors[TAIL].sum_change = sum_change(old, new, 1)
+
+
+def without_entry(index):
+    def forge(part):
+        del part.tensors[index]
+
+    return forge
+
+
+def entry_of_gain(part):
+    """An entry of the tensor in the pool that does not change."""
+    part.tensors.insert(TAIL, Tensor(b"layer.gain", DTYPE_IDS["U8"], (5,), 1, 1))
+
+
+def one_more_chunk(payload=stored_frame(bytes(8)), **fields):
+    """A raw chunk after the checkpoint's last one."""
+
+    def forge(part):
+        part.chunks.append(Chunk(I64 + 1, RAW, None, payload, fields))
+
+    return forge
+
+
+def place(part, tensors):
+    """Makes the result one in which some tensors hold {name: data}."""
+
+    def edit(files, old):
+        for name, data in tensors.items():
+            tensor = old.tensors[name]
+            shard = files[tensor.shard]
+            files[tensor.shard] = shard[: tensor.begin] + data + shard[tensor.end :]
+
+    retarget(part, edit)
+
+
+def half_steps(part):
+    """A chunk that decodes well, to the right version, but not to the stated sums."""
+    old, new = sides(BF16)
+    steps = {at: d // 2 or 1 for at, d in PLAIN_STEPS["layer.weight"].items()}
+    half = stepped(("BF16", (6, 8), old), steps, 2)[2]
+    place(part, {b"layer.weight": half})
+    part.chunks[BF16] = Chunk(BF16, RAW, None, encode_raw(old, half, DTYPE_IDS["BF16"])[2])
+
+
+def payload_too_large(part):
+    """A raw payload one byte too large that a frame fills."""
+    _, new = sides(U8)
+    part.chunks[U8] = Chunk(U8, RAW, None, padded_frame(new, len(new) + 1025))
 
 
 def wrong_payload(part):
@@ -212,46 +276,16 @@ def wrong_payload(part):
     return bytes(data)
 
 
-def wrong_new_digest(part):
-    part.tensors[WEIGHT].new_digest = part.tensors[WEIGHT].old_digest
-
-
-def place_bias(part, data_of):
-    """Makes the result one in which layer.bias holds data_of(its old bytes)."""
-
-    def edit(files, old):
-        place = old.tensors[b"layer.bias"]
-        shard = files[place.shard]
-        data = data_of(old.data(place))
-        files[place.shard] = shard[: place.begin] + data + shard[place.end :]
-
-    retarget(part, edit)
-
-
-def no_change(part):
-    """A count of 0 in a tensor that does not change."""
-    place_bias(part, lambda data: data)
-    part.tensors[BIAS].new_digest = part.tensors[BIAS].old_digest
-    part.tensors[BIAS].payloads = [b"".join(direct_fields([]).values())]
-
-
-def half_steps(part):
-    """A chunk that decodes well, to the right version, but not to new_digest."""
-    steps = {at: d // 2 for at, d in PLAIN_STEPS["layer.bias"].items()}
-    place_bias(part, lambda data: stepped(("U8", (40,), data), steps, 1)[2])
-    part.tensors[BIAS].payloads = [b"".join(direct_fields(changes_at(steps)).values())]
-
-
-def payload_too_large(part):
-    """A raw payload one byte too large that a frame fills."""
-    old, new, _ = plain()
-    entry = part.tensors[BIAS]
-    entry.encoding = RAW
-    entry.payloads = [padded_frame(new.data(new.tensors[entry.name]), 40 + 1025)]
+def remove_another(part):
+    part.files.append(File(b"other.txt", 1))
 
 
 def wrong_target(part):
     part.target = part.target[::-1]
+
+
+def wrong_base(part):
+    part.base = part.base[::-1]
 
 
 def place_header(part, header):

@@ -2,6 +2,7 @@
 
 A part is built as objects; every stored field has a name, and `forge` of an object replaces fields
 by other bytes. Digests are computed over what is forged, unless they are forged themselves.
+sparse_writer.py makes the payloads of the encodings direct and context.
 """
 
 import hashlib
@@ -10,11 +11,10 @@ from dataclasses import dataclass, field
 import numpy
 import xxhash
 
-from checkpoint import tensor_digest
-from patch_oracle import CHUNK_UNITS, unit_bytes
+from layout import chunks_of, sum_change, unit_bytes
 from wire import stored_frame, string, varint
 
-RAW, XOR, DIRECT = 0, 1, 2
+RAW, XOR, DIRECT, CONTEXT = range(4)
 
 
 def u16(value):
@@ -29,115 +29,30 @@ def u64(value):
     return value.to_bytes(8, "little")
 
 
-# Payloads
+# Payloads. Each encoder: (old bytes of the chunk, new bytes, dtype) -> (encoding, model, payload)
 
 
 def planes(data, w):
     return b"".join(data[plane::w] for plane in range(w))
 
 
-def encode_raw(old, new, w, frame=stored_frame):
-    return frame(planes(new, w))
+def difference(old, new):
+    return bytes(a ^ b for a, b in zip(old, new))
 
 
-def encode_xor(old, new, w, frame=stored_frame):
-    return frame(planes(bytes(a ^ b for a, b in zip(old, new)), w))
+def encode_raw(old, new, dtype, frame=stored_frame):
+    return RAW, None, frame(planes(new, unit_bytes(dtype)))
 
 
-def encode_direct(old, new, w, **options):
-    """options: those of direct_fields."""
-    return b"".join(direct_fields(changes_between(old, new, w), **options).values())
-
-
-def changes_between(old, new, w):
-    """[(gap, step)] from one chunk's old bytes to its new ones."""
-    old_units, new_units = (numpy.frombuffer(data, f"<u{w}") for data in (old, new))
-    changes, next_position = [], 0
-    for position in numpy.flatnonzero(old_units != new_units).tolist():
-        d = step(int(old_units[position]), int(new_units[position]), w)
-        changes.append((position - next_position, d))
-        next_position = position + 1
-    return changes
-
-
-def changes_at(steps):
-    """[(gap, step)] of {position: step}, in ascending order."""
-    positions = list(steps)
-    gaps = [b - a - 1 for a, b in zip([-1, *positions], positions)]
-    return list(zip(gaps, steps.values()))
-
-
-def step(old, new, w):
-    bits = 8 * w
-    d = (order(new, bits) - order(old, bits)) % (1 << bits)
-    return d - (1 << bits) if d >> (bits - 1) else d
-
-
-def order(unit, bits):
-    if unit >> (bits - 1):
-        return ~unit % (1 << bits)
-    return unit | 1 << (bits - 1)
-
-
-def inverse_order(position, bits):
-    if position >> (bits - 1):
-        return position ^ 1 << (bits - 1)
-    return ~position % (1 << bits)
-
-
-def bucket(v):
-    """(symbol, extra value, extra bits)"""
-    if v < 4:
-        return v, 0, 0
-    low_bits = v.bit_length() - 3
-    return 4 * low_bits + (v >> low_bits), v & ((1 << low_bits) - 1), low_bits
-
-
-class BitWriter:
-    def __init__(self):
-        self.data, self.value, self.bits = bytearray(), 0, 0
-
-    def put(self, value, bits):
-        self.value |= value << self.bits
-        self.bits += bits
-        while self.bits >= 8:
-            self.data.append(self.value & 0xFF)
-            self.value >>= 8
-            self.bits -= 8
-
-    def finish(self):
-        return bytes(self.data) + bytes([self.value] if self.bits else [])
-
-
-def direct_fields(changes, gap_mode=0, step_mode=0, frame=stored_frame):
-    """{field: bytes} of a direct payload for [(gap, step)]."""
-    gap_symbols, step_symbols, extra = [], [], BitWriter()
-    for gap, d in changes:
-        gap_symbol, *gap_extra = bucket(gap)
-        step_bucket, *step_extra = bucket(abs(d) - 1)
-        gap_symbols.append(gap_symbol)
-        step_symbols.append(2 * step_bucket + (d < 0))
-        extra.put(*gap_extra)
-        extra.put(*step_extra)
-    return {
-        "count": varint(len(changes)),
-        "gaps": symbols(gap_symbols, gap_mode, frame),
-        "steps": symbols(step_symbols, step_mode, frame),
-        "extra": extra.finish(),
-    }
-
-
-def symbols(values, mode, frame=stored_frame):
-    if mode == 0:
-        return b"\0" + bytes(values)
-    if mode == 1:
-        return b"\1" + string(frame(bytes(values)))
-    if len(set(values)) != 1:
-        raise ValueError(f"mode 2 cannot hold {set(values)}")
-    return b"\2" + bytes(values[:1])
+def encode_xor(old, new, dtype, frame=stored_frame):
+    return XOR, None, frame(planes(difference(old, new), unit_bytes(dtype)))
 
 
 # Parts
+
+
+def replaced(fields, forge):
+    return fields | {name: data for name, data in forge.items() if name in fields}
 
 
 @dataclass
@@ -145,13 +60,9 @@ class Tensor:
     name: bytes
     dtype: int
     dims: tuple
-    encoding: int
     changed: int
-    old_digest: bytes
-    new_digest: bytes
-    payloads: list  # one per chunk of the range; b"" for an unchanged chunk
-    first_chunk: int = 0
-    forge: dict = field(default_factory=dict)
+    sum_change: int
+    forge: dict = field(default_factory=dict)  # of the fields, or "check"
 
     def fields(self, previous_name):
         shared = 0
@@ -159,26 +70,39 @@ class Tensor:
             if self.name[shared] != previous_name[shared]:
                 break
             shared += 1
-        return {
+        fields = {
             "shared": varint(shared),
             "suffix": string(self.name[shared:]),
             "dtype": bytes([self.dtype]),
             "rank": varint(len(self.dims)),
             "dims": b"".join(varint(dim) for dim in self.dims),
-            "encoding": bytes([self.encoding]),
-            "first_chunk": varint(self.first_chunk),
-            "chunk_count": varint(len(self.payloads)),
             "changed": varint(self.changed),
-            "old_digest": self.old_digest,
-            "new_digest": self.new_digest,
-            "chunks": b"".join(chunk_entry(payload) for payload in self.payloads),
-        } | self.forge
+        }
+        return replaced(fields, self.forge)
+
+    def check(self):
+        return self.forge.get("check", u64(self.sum_change % 2**64))
 
 
-def chunk_entry(payload):
-    if not payload:
-        return varint(0)
-    return varint(len(payload)) + u64(xxhash.xxh3_64_intdigest(payload))
+@dataclass
+class Chunk:
+    number: int
+    encoding: int
+    model: int | None  # an index
+    payload: bytes
+    forge: dict = field(default_factory=dict)  # of the fields, or "check"
+
+    def fields(self, previous_number):
+        fields = {
+            "skipped": varint(self.number - previous_number - 1),
+            "encoding": bytes([self.encoding]),
+            "model": b"" if self.model is None else varint(self.model),
+            "bytes": varint(len(self.payload)),
+        }
+        return replaced(fields, self.forge)
+
+    def check(self):
+        return self.forge.get("check", u32(xxhash.xxh3_64_intdigest(self.payload) % 2**32))
 
 
 @dataclass
@@ -202,12 +126,16 @@ class File:
                 "bytes": varint(len(self.payload())),
                 "sha256": hashlib.sha256(self.content).digest(),
             }
-        return fields | {key: data for key, data in self.forge.items() if key != "payload"}
+        return replaced(fields, self.forge)
 
 
 @dataclass
 class Part:
+    """models: what has fields(), such as sparse_writer.Model."""
+
     tensors: list
+    models: list
+    chunks: list
     files: list
     base: bytes = bytes(32)  # stated if it or the target is not zero
     target: bytes = bytes(32)
@@ -216,10 +144,15 @@ class Part:
     forge_raw_tables: object = None  # or of the tables before compression: a function
 
     def raw_tables(self):
-        out, previous_name = [], b""
+        out, previous_name, previous_number = [], b"", -1
         for tensor in self.tensors:
             out += tensor.fields(previous_name).values()
             previous_name = tensor.name
+        for model in self.models:
+            out += model.fields().values()
+        for chunk in self.chunks:
+            out += chunk.fields(previous_number).values()
+            previous_number = chunk.number
         for file in self.files:
             out += file.fields().values()
         raw = b"".join(out)
@@ -228,7 +161,9 @@ class Part:
     def fields(self):
         raw = self.raw_tables()
         tables = self.forge.get("tables", self.frame(raw))
-        payloads = [payload for tensor in self.tensors for payload in tensor.payloads]
+        checks = b"".join(entry.check() for entry in self.tensors + self.chunks)
+        checks = self.forge.get("checks", checks)
+        payloads = [chunk.payload for chunk in self.chunks]
         payloads = b"".join(payloads + [file.payload() for file in self.files])
         header = {
             "magic": b"ISTHMUS\x01",
@@ -242,27 +177,47 @@ class Part:
             "payload_bytes": u64(len(payloads)),
             "base": self.base,
             "target": self.target,
-            "reserved": bytes(8),
+            "chunk_count": u32(len(self.chunks)),
+            "model_count": u32(len(self.models)),
         }
-        header |= {key: data for key, data in self.forge.items() if key in header}
-        digest = xxhash.xxh3_128_digest(b"".join(header.values()) + tables)
-        fields = header | {"digest": digest, "tables": tables, "payloads": payloads}
-        return fields | self.forge
+        header = replaced(header, self.forge)
+        digest = xxhash.xxh3_128_digest(b"".join(header.values()) + tables + checks)
+        rest = {"digest": digest, "tables": tables, "checks": checks, "payloads": payloads}
+        return replaced(header | rest, self.forge)
 
     def write(self):
         return b"".join(self.fields().values())
 
 
+# Differences
+
+
 def diff(old, new, choose, stated=True):
     """The part that makes checkpoint `new` of `old`; both hold the same tensors in the same places.
 
-    choose(name) -> (encoding id, function of old bytes, new bytes and w that makes a payload)
+    choose(layout.Chunk) -> an encoder, for each chunk that changes
     """
-    tensors = []
+    part = Part([], [], [], diff_files(old, new))
     for name, tensor in sorted(new.tensors.items()):
         before, after = old.data(old.tensors[name]), new.data(tensor)
         if before != after:
-            tensors.append(diff_tensor(name, tensor, before, after, choose(name.decode())))
+            w = unit_bytes(tensor.dtype)
+            units = [numpy.frombuffer(data, f"<u{w}") for data in (before, after)]
+            changed = int((units[0] != units[1]).sum())
+            part.tensors.append(Tensor(name, tensor.dtype, tensor.dims, changed,
+                                       sum_change(before, after, w)))  # fmt: skip
+    for number, chunk in enumerate(chunks_of(new.tensors)):
+        before, after = (chunk_bytes(side, chunk) for side in (old, new))
+        if before != after:
+            encoding, model, payload = choose(chunk)(before, after, chunk.dtype)
+            index = None if model is None else index_of(part.models, model)
+            part.chunks.append(Chunk(number, encoding, index, payload))
+    if stated:
+        part.base, part.target = old.version(), new.version()
+    return part
+
+
+def diff_files(old, new):
     files = []
     for path in sorted(old.files.keys() | new.files.keys(), key=str.encode):
         before, after = (side.shards.get(path, side.files.get(path)) for side in (old, new))
@@ -270,23 +225,21 @@ def diff(old, new, choose, stated=True):
             files.append(File(path.encode(), 1))
         elif before != after:
             files.append(File(path.encode(), 2 if path in new.shards else 0, after))
-    part = Part(tensors, files)
-    if stated:
-        part.base, part.target = old.version(), new.version()
-    return part
+    return files
 
 
-def diff_tensor(name, tensor, before, after, choice):
-    encoding, encode = choice
-    w = unit_bytes(tensor.dtype)
-    payloads, changed = [], 0
-    for at in range(0, len(before), CHUNK_UNITS * w):
-        a, b = (side[at : at + CHUNK_UNITS * w] for side in (before, after))
-        payloads.append(encode(a, b, w) if a != b else b"")
-        changed += len(changes_between(a, b, w)) if a != b else 0
-    first_chunk = next(i for i, payload in enumerate(payloads) if payload)
-    while not payloads[-1]:
-        payloads.pop()
-    digests = tensor_digest(before), tensor_digest(after)
-    return Tensor(name, tensor.dtype, tensor.dims, encoding, changed, *digests,
-                  payloads[first_chunk:], first_chunk)  # fmt: skip
+def chunk_bytes(checkpoint, chunk):
+    out, w = [], unit_bytes(chunk.dtype)
+    for piece in chunk.pieces:
+        data = checkpoint.data(checkpoint.tensors[piece.name])
+        out.append(data[piece.first * w : (piece.first + piece.units) * w])
+    return b"".join(out)
+
+
+def index_of(models, model):
+    """Models that are the same object are stored once."""
+    for index, known in enumerate(models):
+        if known is model:
+            return index
+    models.append(model)
+    return len(models) - 1

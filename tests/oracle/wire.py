@@ -40,6 +40,9 @@ class Reader:
     def u8(self):
         return self.take(1)[0]
 
+    def u32(self):
+        return int.from_bytes(self.take(4), "little")
+
     def u64(self):
         return int.from_bytes(self.take(8), "little")
 

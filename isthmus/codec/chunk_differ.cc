@@ -1,0 +1,106 @@
+#include "isthmus/codec/chunk_differ.h"
+
+#include <algorithm>
+#include <utility>
+
+
+namespace isthmus::codec {
+namespace {
+
+// Chunks that are scanned, then modelled, then encoded together: enough for all threads, few enough
+// for their changes to stay in memory.
+size_t BatchChunks(const ThreadPool& pool) {
+  return std::max<size_t>(64, 4 * pool.thread_count());
+}
+
+class Differ {
+ public:
+  Differ(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress)
+      : sides_(std::move(sides)),
+        pool_(pool),
+        progress_(progress),
+        layout_(ChunkLayout::Of(sides_.base)),
+        encoder_(layout_, policy, sides_.before, sides_.after, pool),
+        leaves_(sides_.base.tensors.size()) {}
+
+  DiffResult Run(const std::function<void(ChunkDiff)>& sink) {
+    const size_t batch = BatchChunks(pool_);
+    for (size_t first = 0; first < layout_.chunks().size(); first += batch) {
+      RunBatch(first, std::min(batch, layout_.chunks().size() - first), sink);
+    }
+    Finish();
+    return std::move(result_);
+  }
+
+ private:
+  struct Leaves {
+    std::vector<Xxh128Digest> before;
+    std::vector<Xxh128Digest> after;
+    bool changed = false;
+  };
+
+  void RunBatch(size_t first, size_t count, const std::function<void(ChunkDiff)>& sink) {
+    std::vector<ChunkOutcome> outcomes = encoder_.Encode(first, count);
+    for (size_t i = 0; i < count; ++i) {
+      ChunkDiff diff = Take(first + i, &outcomes[i]);
+      if (diff.encoded.payload.empty()) continue;
+      ++result_.encodings[std::string(EncodingName(diff.encoded.encoding))];
+      sink(std::move(diff));
+    }
+  }
+
+  ChunkDiff Take(size_t chunk, ChunkOutcome* outcome) {
+    ChunkDiff diff = {chunk, {}, std::move(outcome->encoded)};
+    const std::span<const Piece> pieces = layout_.Pieces(layout_.chunks()[chunk]);
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      const PieceScan& found = outcome->pieces[p];
+      Leaves& leaves = leaves_[pieces[p].tensor];
+      std::ranges::copy(found.old_leaves, std::back_inserter(leaves.before));
+      std::ranges::copy(found.new_leaves, std::back_inserter(leaves.after));
+      if (found.changed == 0) continue;
+      leaves.changed = true;
+      const tensor::VersionTable::Tensor& tensor = sides_.base.tensors[pieces[p].tensor];
+      diff.tensors.push_back(
+          {tensor.name, tensor.dtype, tensor.shape, found.changed, found.sum_change});
+    }
+    result_.units += layout_.chunks()[chunk].units;
+    result_.changed += outcome->changed;
+    progress_.Advance(layout_.chunks()[chunk].bytes());
+    return diff;
+  }
+
+  void Finish() {
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      sides_.base.tensors[i].digest = tensor::DigestOfLeaves(leaves_[i].before);
+      sides_.next.tensors[i].digest = tensor::DigestOfLeaves(leaves_[i].after);
+      if (leaves_[i].changed) ++result_.tensors_changed;
+    }
+    result_.base = std::move(sides_.base);
+    result_.next = std::move(sides_.next);
+  }
+
+  DiffSides sides_;
+  ThreadPool& pool_;
+  Progress& progress_;
+  const ChunkLayout layout_;
+  ChunkEncoder encoder_;
+  std::vector<Leaves> leaves_;  // per tensor
+  DiffResult result_;
+};
+
+}  // namespace
+
+DiffResult DiffChunks(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress,
+                      const std::function<void(ChunkDiff)>& sink) {
+  return Differ(std::move(sides), policy, pool, progress).Run(sink);
+}
+
+void AddChunkDiff(ChunkDiff diff, PartBuilder* part) {
+  for (const TensorEntry& entry : diff.tensors) part->AddTensor(entry);
+  ChunkEntry entry;
+  entry.number = diff.number;
+  entry.encoding = diff.encoded.encoding;
+  part->AddChunk(entry, diff.encoded.model.get(), std::move(diff.encoded.payload));
+}
+
+}  // namespace isthmus::codec

@@ -1,0 +1,52 @@
+// The pass of the diff over all chunks, wherever the two versions come from.
+#ifndef ISTHMUS_CODEC_CHUNK_DIFFER_H_
+#define ISTHMUS_CODEC_CHUNK_DIFFER_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "isthmus/base/progress.h"
+#include "isthmus/base/thread_pool.h"
+#include "isthmus/codec/chunk_encode.h"
+#include "isthmus/codec/part.h"
+
+namespace isthmus::codec {
+
+// The change of one chunk.
+struct ChunkDiff {
+  uint64_t number = 0;
+  std::vector<TensorEntry> tensors;  // what it does to the tensors that it changes
+  EncodedChunk encoded;
+};
+
+void AddChunkDiff(ChunkDiff diff, PartBuilder* part);
+
+struct DiffResult {
+  tensor::VersionTable base;  // with digests computed from the bytes that were compared
+  tensor::VersionTable next;
+  uint64_t units = 0;
+  uint64_t changed = 0;
+  uint64_t tensors_changed = 0;
+  std::map<std::string, uint64_t> encodings;  // name: chunks that use it
+};
+
+// Both versions of everything that is compared.
+struct DiffSides {
+  tensor::VersionTable base;  // the tensors' digests do not matter
+  tensor::VersionTable next;  // the same tensors
+  ChunkSource before;         // of ChunkLayout::Of(base)
+  ChunkSource after;
+};
+
+// Compares and encodes (EncodeChunks) a batch of chunks at a time, on all threads of the pool.
+// `sink` gets the changed chunks in their order, one at a time, from the calling thread.
+// Memory: 32 MiB a thread, and 11 bytes for each changed element of a batch (64 chunks, or four a
+// thread).
+DiffResult DiffChunks(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress,
+                      const std::function<void(ChunkDiff)>& sink);
+
+}  // namespace isthmus::codec
+
+#endif  // ISTHMUS_CODEC_CHUNK_DIFFER_H_

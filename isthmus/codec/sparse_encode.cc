@@ -1,0 +1,148 @@
+// The encoder's second half: from ordered changes to bits, from the last to the first. Compiled for
+// every SIMD target, for the bit instructions that come with them (see hwy/examples/skeleton.cc).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "isthmus/codec/sparse_encode.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "isthmus/codec/sparse.h"
+
+#ifndef ISTHMUS_CODEC_SPARSE_ENCODE_ONCE_
+#define ISTHMUS_CODEC_SPARSE_ENCODE_ONCE_
+namespace isthmus::codec {
+
+// A model made ready for encoding.
+struct EncodeTables {
+  struct Gap {
+    TansEncodeTable table;
+    uint32_t skip_length;
+    uint32_t skip_from;  // gaps of so much or more need SKIP
+  };
+  std::vector<Gap> gaps;
+  std::vector<TansEncodeTable> steps;
+
+  explicit EncodeTables(const Model& model) {
+    for (const Model::Class& entry : model.classes) {
+      GapCounts counts;
+      ExpandGapTable(entry.gap, &counts);
+      gaps.push_back({TansEncodeTable(counts.counts), counts.skip_length,
+                      counts.skip_length == 0 ? kMaxChunkElements : counts.skip_length});
+    }
+    for (const BucketCounts& table : model.step_tables) {
+      steps.emplace_back(ExpandStepTable(table));
+    }
+  }
+};
+
+}  // namespace isthmus::codec
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace isthmus::codec::HWY_NAMESPACE {
+
+// What a gap or a step is coded with; the state goes from call to call.
+struct Code {
+  uint64_t bits;
+  uint32_t count;
+};
+
+HWY_INLINE uint32_t LowBits(uint32_t value, uint32_t bits) { return value & ((1u << bits) - 1); }
+
+HWY_INLINE Code GapSymbol(const EncodeTables::Gap& entry, uint32_t symbol, uint64_t extra,
+                      uint32_t extra_bits, uint32_t* state) {
+  const auto code = entry.table.Encode(symbol, *state);
+  *state = code.state;
+  return {extra << code.bit_count | code.bits, extra_bits + code.bit_count};
+}
+
+HWY_INLINE Code GapBucket(const EncodeTables::Gap& entry, uint32_t gap, uint32_t* state) {
+  const Bucket bucket = BucketOf<kGapM>(gap);
+  return GapSymbol(entry, bucket.bucket, LowBits(gap, bucket.extra_bits), bucket.extra_bits, state);
+}
+
+HWY_INLINE Code StepCode(const TansEncodeTable& table, PackedStep step, uint32_t* state) {
+  const uint32_t magnitude = step >> 1;
+  const Bucket bucket = BucketOf<kStepM>(magnitude);
+  const auto code = table.Encode(bucket.bucket, *state);
+  *state = code.state;
+  const uint64_t extra = LowBits(magnitude, bucket.extra_bits);
+  return {(extra << 1 | (step & 1)) << code.bit_count | code.bits,
+          bucket.extra_bits + 1 + code.bit_count};
+}
+
+// Puts all codes and the states before them. `out` and the states are locals: the bytes written
+// could alias anything else, and would force it out of registers.
+void PutEvents(const SparseEvents& events, const Model& model, const EncodeTables& tables,
+               PrependBits* result) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  PrependBits out = *result;
+  uint32_t gap_state = 0;
+  uint32_t step_state = 0;
+  std::array<uint32_t, kMaxClasses> gap_after;  // the gap behind the change at hand, per class
+  gap_after.fill(kNone);
+
+  const auto put = [&out](Code code) { out.Put(code.bits, code.count); };
+  const auto put_gap = [&](size_t c) {
+    const EncodeTables::Gap& entry = tables.gaps[c];
+    uint32_t gap = gap_after[c];
+    if (gap < entry.skip_from) return put(GapBucket(entry, gap, &gap_state));
+    if (gap == kNone) return put(GapSymbol(entry, kGapEnd, 0, 0, &gap_state));
+    put(GapBucket(entry, gap % entry.skip_length, &gap_state));
+    // SKIPs stand before the bucket, so they are written after it.
+    for (; gap >= entry.skip_length; gap -= entry.skip_length) {
+      put(GapSymbol(entry, kGapSkip, 0, 0, &gap_state));
+    }
+  };
+  for (size_t i = events.gaps.size(); i-- > 0;) {
+    const size_t c = events.classes[i];
+    put_gap(c);
+    put(StepCode(tables.steps[model.classes[c].step_table], events.steps[i], &step_state));
+    gap_after[c] = events.gaps[i];
+  }
+  for (size_t c = model.classes.size(); c-- > 0;) put_gap(c);
+  out.Put(step_state, kTansBits);
+  out.Put(gap_state, kTansBits);
+  *result = out;
+}
+
+}  // namespace isthmus::codec::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace isthmus::codec {
+namespace {
+
+HWY_EXPORT(PutEvents);
+
+// An upper bound of the stream's bytes. Skips: all of a class's together lead through its elements,
+// and each is at least one bucket long.
+size_t BufferBytes(const SparseEvents& events, const Model& model, uint64_t elements) {
+  constexpr size_t kBytesPerChange = 9;  // 9 + 21 bits of gap, 9 + 30 of step
+  uint64_t skips = 0;
+  for (const Model::Class& entry : model.classes) {
+    GapCounts counts;
+    ExpandGapTable(entry.gap, &counts);
+    if (counts.skip_length != 0) skips += elements / counts.skip_length + 1;
+  }
+  const uint64_t bitmap = events.activity ? elements / 64 + 64 : 0;
+  return (events.gaps.size() + model.classes.size()) * kBytesPerChange + skips * 2 + bitmap + 64 +
+         kPrependSlack;
+}
+
+}  // namespace
+
+void EncodeSparse(const SparseEvents& events, const Model& model, uint64_t elements,
+                  ByteVector* payload) {
+  thread_local ByteVector buffer;
+  buffer.resize(BufferBytes(events, model, elements));
+  PrependBits out(buffer);
+  HWY_DYNAMIC_DISPATCH(PutEvents)(events, model, EncodeTables(model), &out);
+  if (events.activity) PrependActivity(*events.activity, elements, &out);
+  const PrependBits::Front front = out.Finish();
+  const uint32_t bitmap = events.activity ? 8 : 0;
+  payload->push_back(static_cast<std::byte>(front.pad | bitmap));
+  payload->insert(payload->end(), front.begin, buffer.data() + buffer.size());
+}
+
+}  // namespace isthmus::codec
+#endif

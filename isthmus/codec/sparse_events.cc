@@ -1,0 +1,185 @@
+// The encoder's first half: changes in the order of the payload, with their gaps. Compiled for every
+// SIMD target (see hwy/examples/skeleton.cc).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "isthmus/codec/sparse_events.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+
+#include "isthmus/codec/block_masks-inl.h"
+
+#ifndef ISTHMUS_CODEC_SPARSE_EVENTS_ONCE_
+#define ISTHMUS_CODEC_SPARSE_EVENTS_ONCE_
+namespace isthmus::codec {
+
+struct OrderJob {
+  const std::byte* before;  // the chunk's elements
+  const std::byte* after;
+  uint64_t begin;
+  uint64_t end;
+  const ClassRule* rule;
+  const uint64_t* active_words;  // nullptr: all active
+  std::span<const uint32_t> positions;
+  ChangeOrderer::Output* output;
+  uint32_t* next_rank;
+  uint32_t* first_rank;
+};
+
+}  // namespace isthmus::codec
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace isthmus::codec::HWY_NAMESPACE {
+
+template <uint32_t kBits, typename Masks>
+class Orderer {
+ public:
+  using Bits = typename Element<kBits>::Bits;
+
+  explicit Orderer(const OrderJob& job)
+      : job_(job),
+        before_(reinterpret_cast<const Bits*>(job.before)),
+        after_(reinterpret_cast<const Bits*>(job.after)),
+        out_(*job.output) {}
+
+  void Run() {
+    if (job_.rule->class_count == 1 && job_.active_words == nullptr) {
+      RunPlain();
+    } else {
+      RunBlocks();
+    }
+    *job_.output = out_;
+  }
+
+ private:
+  static Bits Load(const Bits* at) {
+    Bits bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return bits;
+  }
+
+  void Put(size_t c, uint32_t gap, uint32_t position) {
+    *out_.classes++ = static_cast<uint8_t>(c);
+    *out_.gaps++ = gap;
+    *out_.steps++ = StepBetween<kBits>(Load(before_ + position), Load(after_ + position));
+  }
+
+  // With one class and no bitmap a place is a rank.
+  void RunPlain() {
+    for (const uint32_t position : job_.positions) {
+      Put(0, position - job_.next_rank[0], position);
+      job_.next_rank[0] = position + 1;
+    }
+  }
+
+  void RunBlocks() {
+    size_t first = 0;
+    for (uint64_t at = job_.begin; at < job_.end; at += kBlockElements) {
+      const uint64_t active =
+          job_.active_words == nullptr ? ~uint64_t{0} : job_.active_words[at / kBlockElements];
+      if (active == 0) continue;
+      const uint64_t end = std::min<uint64_t>(at + kBlockElements, job_.end);
+      size_t last = first;
+      while (last < job_.positions.size() && job_.positions[last] < end) ++last;
+      masks_.Build(before_ + at, static_cast<size_t>(end - at), *job_.rule, active, NextBlock(at));
+      RunBlock(at, job_.positions.subspan(first, last - first));
+      first = last;
+    }
+  }
+  const std::byte* NextBlock(uint64_t at) const {
+    return reinterpret_cast<const std::byte*>(before_ + at + kBlockElements);
+  }
+
+  // The changes of the block that begins at element `at`.
+  void RunBlock(uint64_t at, std::span<const uint32_t> positions) {
+    for (auto& members : members_) members.count = 0;
+    for (const uint32_t position : positions) {
+      const uint8_t key = KeyOf<kBits>(Load(before_ + position), job_.rule->key);
+      Members& members = members_[job_.rule->class_of_key[key]];
+      members.places[members.count++] = static_cast<uint16_t>(position - at);
+    }
+    for (size_t c = 0; c < job_.rule->class_count; ++c) {
+      PrefetchRest<Bits>(NextBlock(at), c, job_.rule->class_count);
+      const uint32_t elements = masks_.Select(c);
+      if (members_[c].count > 0) RunClass(at, c);
+      job_.first_rank[c] += elements;
+    }
+  }
+
+  void RunClass(uint64_t at, size_t c) {
+    masks_.Index();
+    uint32_t next = job_.next_rank[c];
+    const uint32_t first = job_.first_rank[c];
+    for (size_t m = 0; m < members_[c].count; ++m) {
+      const uint32_t place = members_[c].places[m];
+      const uint32_t rank = first + masks_.RankOf(c, place);
+      Put(c, rank - next, static_cast<uint32_t>(at) + place);
+      next = rank + 1;
+    }
+    job_.next_rank[c] = next;
+  }
+
+  // Changes of one class in a block.
+  struct Members {
+    size_t count = 0;
+    std::array<uint16_t, kBlockElements> places;
+  };
+
+  const OrderJob& job_;
+  const Bits* before_;
+  const Bits* after_;
+  ChangeOrderer::Output out_;
+  std::array<Members, kMaxClasses> members_;
+  Masks masks_;
+};
+
+void OrderElements(const OrderJob& job, uint32_t element_bits) {
+  WithMasksFor(*job.rule, [&]<typename Masks>() {
+    if (element_bits == 4) return Orderer<4, Masks>(job).Run();
+    if (element_bits == 8) return Orderer<8, Masks>(job).Run();
+    if (element_bits == 16) return Orderer<16, Masks>(job).Run();
+    return Orderer<32, Masks>(job).Run();
+  });
+}
+
+}  // namespace isthmus::codec::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace isthmus::codec {
+namespace {
+
+HWY_EXPORT(OrderElements);
+
+}  // namespace
+
+void ChangeOrderer::Order(ByteSpan before, ByteSpan after, uint64_t begin, uint64_t end,
+                          std::span<const uint32_t> positions) {
+  const OrderJob job = {before.data(), after.data(),      begin,
+                        end,           &rule_,            active_words_,
+                        positions,     &output_,          next_rank_.data(),
+                        first_rank_.data()};
+  HWY_DYNAMIC_DISPATCH(OrderElements)(job, element_bits_);
+}
+
+SparseEvents OrderChanges(ByteSpan before, ByteSpan after, uint32_t element_bits,
+                          const ClassRule& rule, std::optional<Activity> activity,
+                          std::span<const uint32_t> positions) {
+  SparseEvents events;
+  events.classes.resize(positions.size());
+  events.gaps.resize(positions.size());
+  events.steps.resize(positions.size());
+  const uint64_t count = before.size() / std::max<uint32_t>(element_bits / 8, 1);
+  std::vector<uint64_t> active_words;
+  if (activity) active_words = activity->WordBits(count);
+  ChangeOrderer orderer(element_bits, rule, activity ? active_words.data() : nullptr,
+                        {events.classes.data(), events.gaps.data(), events.steps.data()});
+  orderer.Order(before, after, 0, count, positions);
+  events.activity = std::move(activity);
+  return events;
+}
+
+}  // namespace isthmus::codec
+#endif
