@@ -7,26 +7,24 @@
 namespace isthmus::codec {
 namespace {
 
-// Chunks that are scanned, then modelled, then encoded together: enough for all threads, few enough
-// for their changes to stay in memory.
-size_t BatchChunks(const ThreadPool& pool) {
-  return std::max<size_t>(64, 4 * pool.thread_count());
-}
+// Chunks that are sampled, scanned and encoded together: enough for many threads, few enough for
+// their changes to stay in memory. A constant, because payloads depend on it: they must not depend on
+// the machine.
+constexpr size_t kBatchChunks = 128;
 
 class Differ {
  public:
   Differ(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress)
       : sides_(std::move(sides)),
-        pool_(pool),
         progress_(progress),
         layout_(ChunkLayout::Of(sides_.base)),
         encoder_(layout_, policy, sides_.before, sides_.after, pool),
         leaves_(sides_.base.tensors.size()) {}
 
   DiffResult Run(const std::function<void(ChunkDiff)>& sink) {
-    const size_t batch = BatchChunks(pool_);
-    for (size_t first = 0; first < layout_.chunks().size(); first += batch) {
-      RunBatch(first, std::min(batch, layout_.chunks().size() - first), sink);
+    const size_t chunks = layout_.chunks().size();
+    for (size_t first = 0; first < chunks; first += kBatchChunks) {
+      RunBatch(first, std::min(kBatchChunks, chunks - first), sink);
     }
     Finish();
     return std::move(result_);
@@ -80,7 +78,6 @@ class Differ {
   }
 
   DiffSides sides_;
-  ThreadPool& pool_;
   Progress& progress_;
   const ChunkLayout layout_;
   ChunkEncoder encoder_;

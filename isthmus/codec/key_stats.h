@@ -31,6 +31,8 @@ struct KeyStats {
   std::array<double, 256> changes = {};
   std::array<std::array<double, kStatStepBuckets>, 256> steps = {};  // changes by bucket
   uint64_t chunks = 0;
+  uint64_t elements = 0;
+  uint64_t compared = 0;  // of these, for the changes
 
   void Add(const KeySample& chunk);
   void Add(const KeyStats& other);

@@ -18,6 +18,7 @@ struct Named {
 
 ChunkLayout LayoutOf(const std::vector<Named>& tensors) {
   std::vector<LayoutTensor> infos;
+  infos.reserve(tensors.size());
   for (const Named& tensor : tensors) {
     infos.push_back({tensor.name, tensor.dtype, tensor.units * tensor::UnitBytes(tensor.dtype)});
   }

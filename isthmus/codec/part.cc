@@ -118,8 +118,9 @@ class TableReader {
     try {
       entry.dtype = Dtype();
       entry.shape = Shape();
-      const uint64_t units = UnitCount(
-          entry.dtype, tensor::BytesOf(entry.name, entry.dtype, entry.shape));
+      const uint64_t bytes = tensor::BytesOf(entry.name, entry.dtype, entry.shape);
+      CheckLimit("size in bytes", bytes, kMaxTensorBytes);
+      const uint64_t units = UnitCount(entry.dtype, bytes);
       entry.changed = in_.Varint();
       if (entry.changed == 0 || entry.changed > units) {
         Throw(ErrorCode::kCorrupt, "{} changed units, 1 to {} allowed", entry.changed, units);

@@ -24,6 +24,7 @@ inline constexpr size_t kPartHeaderBytes = 128;
 // Limits of the format (docs/patch-format.md, section 2).
 inline constexpr uint64_t kMaxTablesBytes = uint64_t{1} << 28;
 inline constexpr uint32_t kMaxTensors = uint32_t{1} << 22;
+inline constexpr uint64_t kMaxTensorBytes = (uint64_t{1} << 60) - 1;  // below 2^63 bits
 inline constexpr uint32_t kMaxFiles = uint32_t{1} << 16;
 inline constexpr uint32_t kMaxChunks = uint32_t{1} << 24;
 inline constexpr uint64_t kMaxChunkNumber = uint64_t{1} << 40;

@@ -121,6 +121,17 @@ TEST(PartTest, MoreChangedUnitsThanTheTensorHasOrNoneAreRefused) {
   }
 }
 
+TEST(PartTest, TensorsOf2To63BitsAreRefused) {
+  PartBuilder largest;
+  largest.AddTensor(Entry("a", (uint64_t{1} << 59) - 1));
+  EXPECT_EQ(Part::Open(Build(&largest)).tensors().size(), 1U);
+  PartBuilder too_large;
+  too_large.AddTensor(Entry("a", uint64_t{1} << 59));
+  const ByteVector part = Build(&too_large);
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Part::Open(part); }, "tensor a", "size in bytes");
+}
+
 TEST(PartTest, TwoPayloadsForAChunkAreRefused) {
   PartBuilder builder;
   builder.AddChunk(Chunk(5, Encoding::kRaw), nullptr, Bytes("one"));

@@ -36,7 +36,7 @@ class GuardedChunk {
 
   // The new bytes, or none if the payload is refused; the same in both places.
   std::optional<ByteVector> Apply(ByteSpan payload, const Model& model) const {
-    const std::optional<ByteVector> result = ApplyIn(low_, payload, model);
+    std::optional<ByteVector> result = ApplyIn(low_, payload, model);
     EXPECT_EQ(ApplyIn(high_, payload, model), result);
     return result;
   }

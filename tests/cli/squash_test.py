@@ -1,5 +1,5 @@
-"""squash: one patch of several, the same bytes as the direct comparison; what it refuses. And that no
-SIMD target changes a byte."""
+"""squash: one patch of several, the same bytes as the direct comparison; what it refuses. And that
+neither SIMD targets nor threads change a byte."""
 
 import shutil
 import unittest
@@ -94,6 +94,14 @@ class SimdTest(harness.CheckpointTest):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 harness.assert_same_files(out, self.step(40, view))
             self.assertEqual(len(patches), 1)
+
+    def test_the_number_of_threads_changes_no_byte(self):
+        patches = set()
+        for threads in (1, 2, 40):
+            path = self.dir / f"{threads}.patch"
+            harness.run("diff", self.step(37), self.step(40), "-o", path, "--threads", threads)
+            patches.add(path.read_bytes())
+        self.assertEqual(len(patches), 1)
 
     def test_an_unknown_target_is_refused_with_those_that_exist(self):
         done = runs.run_with({"ISTHMUS_SIMD": "mmx"}, "inspect", "--build", "--json")

@@ -224,6 +224,12 @@ class ProgramGoldenTest(ProgramTest):
                     self.assertTrue(last_line.startswith("isthmus: "), call)
                 self.assertEqual(problems, [])
 
+    def test_must_fail_is_refused_without_its_base_if_it_can_be(self):
+        for name, verdict in must_fail().items():
+            with self.subTest(name, why=verdict["why"]):
+                call = self.run_program("inspect", GOLDEN / "must-fail" / f"{name}.part")
+                self.assertEqual(call.returncode == 0, verdict["stage"] == "apply", call)
+
     def refuse(self, name, verdict):
         """([the two calls, into a new directory and in place], [what they touched])"""
         folder = self.scratch / name

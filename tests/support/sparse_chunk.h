@@ -43,10 +43,11 @@ inline uint32_t ElementAt(ByteSpan units, uint32_t bits, size_t i) {
 
 inline void SetElement(MutableByteSpan units, uint32_t bits, size_t i, uint32_t value) {
   switch (bits) {
-    case 4:
-      units[i / 2] = (units[i / 2] & std::byte(i % 2 == 0 ? 0xF0 : 0x0F)) |
-                     std::byte(static_cast<uint8_t>((value & 0xF) << (i % 2 * 4)));
+    case 4: {
+      const auto kept = std::to_integer<uint32_t>(units[i / 2]) & (i % 2 == 0 ? 0xF0U : 0x0FU);
+      units[i / 2] = static_cast<std::byte>(kept | (value & 0xF) << (i % 2 * 4));
       break;
+    }
     case 8:
       units[i] = static_cast<std::byte>(value);
       break;
