@@ -14,7 +14,7 @@
 namespace isthmus::bench {
 namespace {
 
-// Chunks that share a batch in DiffCheckpoints, on up to 16 threads.
+// Chunks that share a batch in DiffCheckpoints.
 constexpr size_t kBatchChunks = 128;
 
 void Check(bool good, std::string_view what) {
