@@ -15,7 +15,7 @@ namespace isthmus::bench {
 namespace {
 
 // Chunks that share a batch in DiffCheckpoints.
-constexpr size_t kBatchChunks = 128;
+constexpr size_t kBatchChunks = 64;
 
 void Check(bool good, std::string_view what) {
   if (!good) Throw(ErrorCode::kInternal, "bench: {} gave a wrong result", what);

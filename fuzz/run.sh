@@ -37,9 +37,10 @@ run_one() {
   for folder in "$out/seeds/$target" "fuzz/regressions/$target"; do
     if [[ -d $folder ]]; then known+=("$folder"); fi
   done
-  ASAN_OPTIONS=quarantine_size_mb=64 ASAN_SYMBOLIZER_PATH=$symbolizer "$out/fuzz/fuzz-$target" "-max_total_time=$seconds" \
-    "-seed=$seed" -timeout=25 -rss_limit_mb=1024 "-malloc_limit_mb=$(memory_limit "$target")" \
-    -max_len=65536 "-artifact_prefix=$found" -print_final_stats=1 $(dictionary "$target") \
+  ASAN_OPTIONS=quarantine_size_mb=64 ASAN_SYMBOLIZER_PATH=$symbolizer \
+    "$out/fuzz/fuzz-$target" "-max_total_time=$seconds" "-seed=$seed" -timeout=25 \
+    -rss_limit_mb=1024 "-malloc_limit_mb=$(memory_limit "$target")" -max_len=65536 \
+    "-artifact_prefix=$found" -print_final_stats=1 $(dictionary "$target") \
     "${known[@]}" >"$log" 2>&1 || result=FINDING
   summarize "$target" "$log" "$result"
   [[ $result == ok ]] || echo "fuzz: $target: $(sed -n 's/.*Test unit written to //p' "$log" |

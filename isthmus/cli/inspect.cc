@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "isthmus/cli/command.h"
 #include "isthmus/codec/part.h"
@@ -224,8 +225,7 @@ void InspectBuild(Context& context) {
   Facts facts;
   facts.Add("version", ISTHMUS_VERSION);
   facts.Add("compiler", __VERSION__);
-  facts.Add("SIMD", fmt::format("{} of {}", codec::SimdTarget(),
-                                 fmt::join(targets, ", ")));
+  facts.Add("SIMD", fmt::format("{} of {}", codec::SimdTarget(), fmt::join(targets, ", ")));
   facts.Add("part format", fmt::format("{}.{}", codec::kPartMajor, codec::kPartMinor));
   facts.Add("board format", fmt::format("{}", board::kBoardFormat));
   facts.Print();

@@ -91,11 +91,9 @@ void RunDiff(const DiffOptions& options, Context& context) {
   const auto next = tensor::Checkpoint::Open(options.new_checkpoint);
   codec::PartBuilder part;
   DiffReport report;
-  report.diff =
-      codec::DiffCheckpoints(base, next, options.encoding.policy(), context.pool(),
-                             *context.progress, [&part](codec::ChunkDiff change) {
-                               codec::AddChunkDiff(std::move(change), &part);
-                             });
+  report.diff = codec::DiffCheckpoints(
+      base, next, options.encoding.policy(), context.pool(), *context.progress,
+      [&part](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), &part); });
   codec::AddFileChanges(next, report.diff.base, report.diff.next, &part);
   report.checkpoint_bytes = next.total_bytes();
   report.patch_bytes =
@@ -132,7 +130,8 @@ class PatchChain {
     try {
       codec::Part part = codec::Part::Open(maps_.back().bytes());
       if (!part.versions()) {
-        Throw(ErrorCode::kInvalid, "a part of a board's version, which does not say what it is for");
+        Throw(ErrorCode::kInvalid,
+              "a part of a board's version, which does not say what it is for");
       }
       if (!parts_.empty() && part.versions()->base != target()) {
         Throw(ErrorCode::kCorrupt, "it applies to {}, the patch before it leads to {}",
@@ -156,16 +155,15 @@ void CheckBase(const std::string& path, const Sha256Digest& found, const Sha256D
 
 // On a wrong base payloads make no sense: then that is what the error must say.
 codec::DiffResult Squash(const tensor::Checkpoint& base, const PatchChain& chain,
-                         codec::EncodingPolicy policy, codec::PartBuilder* part,
-                         Context& context) {
+                         codec::EncodingPolicy policy, codec::PartBuilder* part, Context& context) {
   try {
     return codec::SquashPatches(
         base, chain.patches(), policy, context.pool(), *context.progress,
         [part](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), part); }, part);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCorrupt) throw;
-    CheckBase(base.directory().string(),
-              tensor::DigestCheckpoint(base, context.pool()).Digest(), chain.base());
+    CheckBase(base.directory().string(), tensor::DigestCheckpoint(base, context.pool()).Digest(),
+              chain.base());
     throw;
   }
 }

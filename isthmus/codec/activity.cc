@@ -93,6 +93,7 @@ std::vector<uint64_t> Activity::WordBits(uint64_t elements) const {
 
 std::optional<Activity> ChooseActivity(std::span<const uint32_t> positions, uint64_t elements) {
   std::optional<Activity> best;
+  if (positions.empty()) return best;
   double best_saving = 0;
   GranuleBits bits = SmallestGranules(positions, GranuleCount(kMinGranuleBits, elements));
   for (uint32_t g = kMinGranuleBits; g <= kMaxGranuleBits; ++g) {

@@ -18,14 +18,14 @@ inline constexpr uint32_t kMaxGranuleBits = 12;
 
 struct Activity {
   uint32_t granule_bits = kMinGranuleBits;
-  uint32_t rice_bits = 0;         // k
-  std::vector<uint32_t> active;   // granules, ascending
+  uint32_t rice_bits = 0;        // k
+  std::vector<uint32_t> active;  // granules, ascending
 
   // A bit for each 64 elements, the lowest first: 1 if active.
   std::vector<uint64_t> WordBits(uint64_t elements) const;
 };
 
-// The bitmap that saves most, if one saves anything. `positions` ascend, at least one.
+// The bitmap that saves most, if one saves anything. `positions` ascend.
 std::optional<Activity> ChooseActivity(std::span<const uint32_t> positions, uint64_t elements);
 
 void PrependActivity(const Activity& activity, uint64_t elements, PrependBits* out);

@@ -12,8 +12,8 @@ namespace isthmus::codec {
 inline constexpr size_t kStreamPadding = 32;
 
 // Writes a stream from its end to its start, as an encoder that runs from the last symbol to the
-// first needs it. The buffer is the caller's and must be large enough, with kPrependSlack bytes more
-// at its front; the stream ends at its end.
+// first needs it. The buffer is the caller's and must be large enough, with kPrependSlack bytes
+// more at its front; the stream ends at its end.
 inline constexpr size_t kPrependSlack = 8;
 class PrependBits {
  public:

@@ -74,7 +74,8 @@ HWY_INLINE void PrefetchRest(const std::byte* next_block, size_t part, size_t pa
   constexpr size_t kFetched = kBlockWords * 64;
   constexpr size_t kRest = kBlockElements * sizeof(T) - (sizeof(T) > 1 ? kFetched : kBlockElements);
   const size_t share = kRest / parts;
-  for (size_t at = 0; at < share; at += 64) hwy::Prefetch(next_block + kFetched + part * share + at);
+  for (size_t at = 0; at < share; at += 64)
+    hwy::Prefetch(next_block + kFetched + part * share + at);
 }
 
 }  // namespace isthmus::codec::HWY_NAMESPACE

@@ -20,19 +20,19 @@ namespace isthmus::codec::HWY_NAMESPACE {
 // The elements of one block, by class. Bit i of word w stands for element 64 w + i.
 class BlockMasks {
  public:
+  explicit BlockMasks(const ClassRule& rule) : rule_(rule), class_count_(rule.class_count) {}
+
   // The elements may lie at any address. All masks of the block are made here, before any element
-  // changes. `count` is 1 to kBlockElements; bit w of `active_words` says whether word w takes part.
-  // The first 64 bytes for each word from `next_block` on are fetched meanwhile: hardware does not
-  // fetch across pages, and stands still while changes are decoded.
+  // changes. `count` is 1 to kBlockElements; bit w of `active_words` says whether word w takes
+  // part. The first 64 bytes for each word from `next_block` on are fetched meanwhile: hardware
+  // does not fetch across pages, and stands still while changes are decoded.
   template <typename T>
-  void Build(const T* elements, size_t count, const ClassRule& rule, uint64_t active_words,
-             const std::byte* next_block) {
-    class_count_ = rule.class_count;
+  void Build(const T* elements, size_t count, uint64_t active_words, const std::byte* next_block) {
     const size_t whole = count / 64;
     for (size_t w = 0; w < whole; ++w) {
       hwy::Prefetch(next_block + w * 64);
       const bool active = (active_words >> w & 1) != 0;
-      if (active) CompareWord(elements + w * 64, rule, w);
+      if (active) CompareWord(elements + w * 64, w);
       at_least_[0][w] = active ? ~uint64_t{0} : 0;
     }
     if (whole == kBlockWords) return;
@@ -40,13 +40,13 @@ class BlockMasks {
     if (count % 64 == 0 || (active_words >> whole & 1) == 0) return;
     T rest[64] = {};
     std::memcpy(rest, elements + whole * 64, (count % 64) * sizeof(T));
-    CompareWord(rest, rule, whole);
+    CompareWord(rest, whole);
     at_least_[0][whole] = (uint64_t{1} << (count % 64)) - 1;
   }
 
   // Selects a class for the calls below; returns how many elements it has.
   uint32_t Select(size_t c) {
-    const hn::ScalableTag<uint64_t> d64;
+    const hn::CappedTag<uint64_t, kBlockWords> d64;
     const hn::Rebind<uint16_t, decltype(d64)> d16;
     auto sum = hn::Zero(d64);
     for (size_t w = 0; w < kBlockWords; w += hn::Lanes(d64)) {
@@ -62,7 +62,7 @@ class BlockMasks {
 
   // Prepares the selected class for PlaceOf and RankOf.
   void Index() {
-    const hn::ScalableTag<uint16_t> d;
+    const hn::CappedTag<uint16_t, kBlockWords> d;
     for (size_t w = 0; w < kBlockWords; w += hn::Lanes(d)) {  // in groups of eight words
       const auto counts = hn::Load(d, count_ + w);
       auto sums = hn::Add(counts, hn::ShiftLeftLanes<1>(d, counts));
@@ -97,29 +97,29 @@ class BlockMasks {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
   // Emulated vectors are several times slower than a table.
   template <typename T>
-  HWY_INLINE void CompareWord(const T* elements, const ClassRule& rule, size_t w) {
+  HWY_INLINE void CompareWord(const T* elements, size_t w) {
     uint64_t masks[kMaxClasses] = {};
     for (size_t i = 0; i < 64; ++i) {
       T bits;
       std::memcpy(&bits, elements + i, sizeof bits);
-      masks[rule.class_of_key[KeyOf<8 * sizeof(T)>(bits, rule.key)]] |= uint64_t{1} << i;
+      masks[rule_.class_of_key[KeyOf<8 * sizeof(T)>(bits, rule_.key)]] |= uint64_t{1} << i;
     }
     uint64_t at_least = 0;
-    for (size_t c = rule.class_count; c-- > 1;) {
+    for (size_t c = class_count_; c-- > 1;) {
       at_least |= masks[c];
       at_least_[c][w] = at_least;
     }
   }
 #else
   template <typename T>
-  HWY_INLINE void CompareWord(const T* elements, const ClassRule& rule, size_t w) {
+  HWY_INLINE void CompareWord(const T* elements, size_t w) {
     const hn::RebindToSigned<KeyTag> d;
     const size_t lanes = hn::Lanes(d);
     const size_t class_count = class_count_;
     for (size_t i = 0; i < 64; i += lanes) {
-      const auto keys = hn::Xor(LoadKeys(elements + i, rule.key), hn::Set(KeyTag(), 0x80));
+      const auto keys = hn::Xor(LoadKeys(elements + i, rule_.key), hn::Set(KeyTag(), 0x80));
       for (size_t c = 1; c < class_count; ++c) {
-        const auto at_least = hn::Gt(hn::BitCast(d, keys), hn::Load(d, rule.below[c]));
+        const auto at_least = hn::Gt(hn::BitCast(d, keys), hn::Load(d, rule_.below[c]));
         hn::StoreMaskBits(d, at_least, reinterpret_cast<uint8_t*>(&at_least_[c][w]) + i / 8);
       }
     }
@@ -134,7 +134,8 @@ class BlockMasks {
     return static_cast<uint32_t>(8 - hn::CountTrue(d, above));
   }
 
-  size_t class_count_ = 1;
+  const ClassRule& rule_;
+  const size_t class_count_;
   // [c]: the elements of at least class c. [0]: those that take part.
   alignas(64) uint64_t at_least_[kMaxClasses][kBlockWords] = {};
   alignas(64) uint64_t mask_[kBlockWords];
@@ -148,7 +149,7 @@ class BlockMasks {
 // Calls use.template operator()<Masks>() with the fastest masks for the rule.
 template <typename Use>
 auto WithMasksFor(const ClassRule& rule, const Use& use) {
-#if HWY_TARGET == HWY_AVX3_DL
+#if ISTHMUS_HAS_BLOCK_ROWS
   if (BlockRows::Fits(rule)) return use.template operator()<BlockRows>();
 #endif
   static_cast<void>(rule);

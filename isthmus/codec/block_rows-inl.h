@@ -15,26 +15,29 @@
 HWY_BEFORE_NAMESPACE();
 namespace isthmus::codec::HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_AVX3_DL
+// Better targets have lower bits; all of x86 that are better than AVX3_DL include it.
+#undef ISTHMUS_HAS_BLOCK_ROWS
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
+#define ISTHMUS_HAS_BLOCK_ROWS 1
 
 // Lanes of a row: lane c belongs to class c.
 inline constexpr size_t kRow = 8;
 
 // Class masks of 64 elements at once, where few enough keys lie between the lowest and the highest
-// threshold: a table of 64 bytes turns keys into bits, GFNI transposes these. About twice as fast as
+// threshold: a table turns keys into bits, GFNI transposes these. About twice as fast as
 // comparing with each threshold.
 class OneHotRows {
  public:
   static bool Fits(const ClassRule& rule) {
     return rule.class_count > 1 && rule.class_count <= kRow && HasGfni() &&
-           rule.first_key[rule.class_count - 1] - rule.first_key[1] < 63;
+           rule.first_key[rule.class_count - 1] - rule.first_key[1] < kMaxKeys - 1;
   }
 
   explicit OneHotRows(const ClassRule& rule) {
-    alignas(64) uint8_t bits[64];
+    alignas(64) uint8_t bits[kMaxKeys];
     const uint32_t lowest = rule.first_key[1] - 1u;
     size_t c = 0;
-    for (uint32_t i = 0; i < 64; ++i) {
+    for (uint32_t i = 0; i < kMaxKeys; ++i) {
       while (c + 1 < rule.class_count && lowest + i >= rule.first_key[c + 1]) ++c;
       bits[i] = static_cast<uint8_t>(1u << c);
     }
@@ -44,16 +47,21 @@ class OneHotRows {
       gather[i] = static_cast<uint8_t>(i % 8 * 8 + i / 8);
       reverse[i] = static_cast<uint8_t>(i % 16 / 8 * 8 + 7 - i % 8);
     }
+    is_wide_ = rule.first_key[rule.class_count - 1] - lowest >= 64;
     bits_ = _mm512_load_si512(bits);
+    bits_above_ = _mm512_load_si512(bits + 64);
+    last_ = _mm512_set1_epi8(is_wide_ ? 127 : 63);
     gather_ = _mm512_load_si512(gather);
     reverse_ = _mm512_load_si512(reverse);
     lowest_ = _mm512_set1_epi8(static_cast<char>(lowest));
   }
 
   HWY_INLINE __m512i Row(__m512i keys) const {
-    const __m512i place = _mm512_min_epu8(_mm512_subs_epu8(keys, lowest_), _mm512_set1_epi8(63));
+    const __m512i place = _mm512_min_epu8(_mm512_subs_epu8(keys, lowest_), last_);
+    const __m512i bit = is_wide_ ? _mm512_permutex2var_epi8(bits_, place, bits_above_)
+                                 : _mm512_permutexvar_epi8(place, bits_);
     // In each group of eight elements, the last first: the transposition turns them around.
-    const __m512i one_hot = _mm512_shuffle_epi8(_mm512_permutexvar_epi8(place, bits_), reverse_);
+    const __m512i one_hot = _mm512_shuffle_epi8(bit, reverse_);
     // Byte c of each group: the bits of class c. (Highway's targets do not name GFNI, so the
     // compiler does not accept the intrinsic here.)
     __m512i transposed;
@@ -68,7 +76,10 @@ class OneHotRows {
     return has;
   }
 
-  __m512i bits_, gather_, reverse_, lowest_;
+  static constexpr uint32_t kMaxKeys = 128;  // two vectors
+
+  bool is_wide_;  // one vector does not do
+  __m512i bits_, bits_above_, last_, gather_, reverse_, lowest_;
 };
 
 // As BlockMasks, faster. The elements of one block in rows: row w stands for elements 64 w to
@@ -77,23 +88,23 @@ class OneHotRows {
 class BlockRows {
  public:
   static bool Fits(const ClassRule& rule) { return OneHotRows::Fits(rule); }
+  explicit BlockRows(const ClassRule& rule) : key_(rule.key), one_hot_(rule) {}
 
   template <typename T>
-  void Build(const T* elements, size_t count, const ClassRule& rule, uint64_t active_words,
-             const std::byte* next_block) {
-    const OneHotRows one_hot(rule);
+  void Build(const T* elements, size_t count, uint64_t active_words, const std::byte* next_block) {
+    const OneHotRows one_hot = one_hot_;  // in registers
     const size_t whole = count / 64;
     for (size_t w = 0; w < whole; ++w) {
       hwy::Prefetch(next_block + w * 64);
       __m512i row = _mm512_setzero_si512();
       if (HWY_LIKELY((active_words >> w & 1) != 0)) {
-        row = one_hot.Row(LoadKeys(elements + w * 64, rule.key).raw);
+        row = one_hot.Row(LoadKeys(elements + w * 64, key_).raw);
       }
       _mm512_store_si512(mask_[w], row);
     }
     if (HWY_UNLIKELY(whole < kBlockWords)) {
       std::memset(mask_ + whole, 0, (kBlockWords - whole) * sizeof mask_[0]);
-      if ((active_words >> whole & 1) != 0) BuildRest(elements + whole * 64, count % 64, rule, whole);
+      if ((active_words >> whole & 1) != 0) BuildRest(elements + whole * 64, count % 64, whole);
     }
     SumUp();
     Transpose();
@@ -117,11 +128,11 @@ class BlockRows {
 
  private:
   template <typename T>
-  void BuildRest(const T* elements, size_t count, const ClassRule& rule, size_t w) {
+  void BuildRest(const T* elements, size_t count, size_t w) {
     T rest[64] = {};
     std::memcpy(rest, elements, count * sizeof(T));
     const auto valid = static_cast<int64_t>((uint64_t{1} << count) - 1);
-    const __m512i row = OneHotRows(rule).Row(LoadKeys(rest, rule.key).raw);
+    const __m512i row = one_hot_.Row(LoadKeys(rest, key_).raw);
     _mm512_store_si512(mask_[w], _mm512_and_si512(row, _mm512_set1_epi64(valid)));
   }
 
@@ -159,6 +170,8 @@ class BlockRows {
   uint16_t* Before(size_t w) { return sums_[kPad + w]; }
   const uint16_t* Before(size_t w) const { return sums_[kPad + w]; }
 
+  const KeyRule key_;
+  const OneHotRows one_hot_;
   alignas(64) uint64_t mask_[kBlockWords][kRow];
   // [c]: the sums up to the end of each row, of class c alone, so that one search finds a row.
   alignas(64) uint16_t through_[kRow][kBlockWords];
@@ -167,6 +180,8 @@ class BlockRows {
   alignas(64) uint16_t sums_[kPad + 1 + kBlockWords][kRow];
 };
 
+#else
+#define ISTHMUS_HAS_BLOCK_ROWS 0
 #endif
 
 }  // namespace isthmus::codec::HWY_NAMESPACE

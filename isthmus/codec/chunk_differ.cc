@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace isthmus::codec {
 namespace {
 
 // Chunks that are sampled, scanned and encoded together: enough for many threads, few enough for
-// their changes to stay in memory. A constant, because payloads depend on it: they must not depend on
-// the machine.
-constexpr size_t kBatchChunks = 128;
+// their changes to stay in memory. A constant, because payloads depend on it: they must not depend
+// on the number of threads.
+constexpr size_t kBatchChunks = 64;
 
 class Differ {
  public:

@@ -40,10 +40,10 @@ struct DiffSides {
   ChunkSource after;
 };
 
-// Compares and encodes (EncodeChunks) a batch of chunks at a time, on all threads of the pool.
+// Compares and encodes (ChunkEncoder) a batch of chunks at a time, on all threads of the pool.
 // `sink` gets the changed chunks in their order, one at a time, from the calling thread.
-// Memory: 32 MiB a thread, and 11 bytes for each changed element of a batch of 128 chunks. The
-// payloads do not depend on the machine, its SIMD targets or the number of threads.
+// Memory: 40 MiB a thread, and 11 bytes for each changed element of a batch of 64 chunks. The
+// payloads depend neither on SIMD targets nor on the number of threads.
 DiffResult DiffChunks(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress,
                       const std::function<void(ChunkDiff)>& sink);
 

@@ -88,8 +88,7 @@ class ChunkEncoder::Batch {
     }
     for (size_t g = 0; g < groups_.size(); ++g) {
       const tensor::Dtype dtype = Info(groups_[g].chunks.front()).dtype;
-      groups_[g].rule.emplace(groups_[g].choice.thresholds,
-                              KeyRuleOf(groups_[g].elements, dtype));
+      groups_[g].rule.emplace(groups_[g].choice.thresholds, KeyRuleOf(groups_[g].elements, dtype));
       for (const size_t i : groups_[g].chunks) group_of_[i] = g;
     }
   }
@@ -157,7 +156,8 @@ class ChunkEncoder::Batch {
     if (WantsEvents()) EncodeAsEvents(i, &out);
     const uint64_t most = Info(i).bytes() + kPayloadSlackBytes;
     const bool fits = !out.payload.empty() && out.payload.size() <= most;
-    if (policy_ == Encoding::kRaw || policy_ == Encoding::kXor) return EncodeDense(i, *policy_, &out);
+    if (policy_ == Encoding::kRaw || policy_ == Encoding::kXor)
+      return EncodeDense(i, *policy_, &out);
     if (policy_ && fits) return;
     if (policy_) return EncodeDense(i, Encoding::kRaw, &out);
     const double bits = 8 * static_cast<double>(out.payload.size());

@@ -34,8 +34,8 @@ struct ChunkOutcome {
   EncodedChunk encoded;
 };
 
-// Encodes chunks in batches. Keeps its memory from batch to batch; everything passed must outlive it.
-// For one thread at a time.
+// Encodes chunks in batches. Keeps its memory from batch to batch; everything passed must outlive
+// it. For one thread at a time.
 class ChunkEncoder {
  public:
   // Without `digests` outcomes have no leaves and no sum changes.

@@ -48,14 +48,13 @@ auto WithUnit(size_t unit_bytes, const Use& use) {
 }
 
 // The positions of the 4-bit codes that differ in the units that do.
-std::vector<uint32_t> CodePositions(ByteSpan before, ByteSpan after, size_t unit_bytes,
+std::vector<uint32_t> CodePositions(ByteSpan old_codes, ByteSpan new_codes, size_t unit_bytes,
                                     std::span<const uint32_t> units) {
   std::vector<uint32_t> positions;
+  const size_t codes_per_unit = 2 * unit_bytes;
   for (const uint32_t unit : units) {
-    for (size_t byte = unit * unit_bytes; byte < (unit + size_t{1}) * unit_bytes; ++byte) {
-      const auto differs = std::to_integer<uint32_t>(before[byte] ^ after[byte]);
-      if ((differs & 0x0F) != 0) positions.push_back(static_cast<uint32_t>(2 * byte));
-      if ((differs & 0xF0) != 0) positions.push_back(static_cast<uint32_t>(2 * byte + 1));
+    for (size_t at = unit * codes_per_unit; at < (unit + size_t{1}) * codes_per_unit; ++at) {
+      if (old_codes[at] != new_codes[at]) positions.push_back(static_cast<uint32_t>(at));
     }
   }
   return positions;
@@ -173,7 +172,7 @@ class Scanner {
     new_codes.resize(scan_.elements);
     UnpackCodes(before_, old_codes);
     UnpackCodes(after_, new_codes);
-    const std::vector<uint32_t> positions = CodePositions(before_, after_, unit_bytes_, units);
+    const std::vector<uint32_t> positions = CodePositions(old_codes, new_codes, unit_bytes_, units);
     scan_.events = OrderChanges(old_codes, new_codes, 4, *request_.rule,
                                 ChooseActivity(positions, scan_.elements), positions);
   }
@@ -202,8 +201,8 @@ ByteSpan ChunkBytes(const tensor::Checkpoint& checkpoint, const ChunkLayout& lay
   if (pieces.size() == 1) return data(pieces.front());
   scratch->resize(info.bytes());
   for (const Piece& piece : pieces) {
-    std::ranges::copy(data(piece),
-                      scratch->begin() + static_cast<std::ptrdiff_t>(piece.chunk_unit * unit_bytes));
+    std::ranges::copy(
+        data(piece), scratch->begin() + static_cast<std::ptrdiff_t>(piece.chunk_unit * unit_bytes));
   }
   return *scratch;
 }

@@ -28,9 +28,9 @@ struct ChunkScan {
 
 // What to do beside finding changes.
 struct ScanRequest {
-  bool digests = true;                    // else leaves stay empty and sum changes 0
-  const ClassRule* rule = nullptr;        // put the changes in order by these classes
-  Elements elements = Elements::kUnits;   // which the rule is for
+  bool digests = true;                   // else leaves stay empty and sum changes 0
+  const ClassRule* rule = nullptr;       // put the changes in order by these classes
+  Elements elements = Elements::kUnits;  // which the rule is for
 };
 
 // The chunk's bytes in a checkpoint: a view into it, or a copy in `scratch` if it has several

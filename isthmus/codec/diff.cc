@@ -71,9 +71,10 @@ DiffResult DiffCheckpoints(const Checkpoint& base, const Checkpoint& next, Encod
   DiffResult result = DiffChunks({std::move(base_table), tensor::DescribeCheckpoint(next),
                                   SourceOf(base, layout), SourceOf(next, layout)},
                                  policy, pool, progress, sink);
-  base.CheckIntact();
-  next.CheckUnchanged();  // first: a file that is being rewritten may also have lost pages
-  next.CheckIntact();
+  for (const Checkpoint* side : {&base, &next}) {
+    side->CheckUnchanged();  // first: a file that is being rewritten may also have lost pages
+    side->CheckIntact();
+  }
   return result;
 }
 
@@ -107,6 +108,7 @@ DiffResult SquashPatches(const Checkpoint& base, const std::vector<Patch>& patch
   };
   DiffResult result =
       DiffChunks({base_table, chain.outline(), before, after}, policy, pool, progress, sink);
+  base.CheckUnchanged();
   base.CheckIntact();
   const auto content_of = [&chain](const std::string& path, FileKind /*kind*/) {
     const Chain::FileChange& change = chain.files().at(path);

@@ -33,8 +33,8 @@ void AddFileChanges(const tensor::Checkpoint& next, const tensor::VersionTable& 
 
 // One patch instead of several: what DiffCheckpoints would give for `base` and the version that
 // `patches`, oldest first, lead to, byte for byte, though that version lies nowhere. Adds the files
-// to `part`. The result's tables say where the patches begin and lead; nothing else checks that they
-// belong to this base. Throws kCorrupt as Chain does.
+// to `part`. The result's tables say where the patches begin and lead; nothing else checks that
+// they belong to this base. Throws kCorrupt as Chain does.
 DiffResult SquashPatches(const tensor::Checkpoint& base, const std::vector<Patch>& patches,
                          EncodingPolicy policy, ThreadPool& pool, Progress& progress,
                          const std::function<void(ChunkDiff)>& sink, PartBuilder* part);

@@ -21,8 +21,7 @@ enum class Elements : uint8_t {
 };
 
 constexpr uint32_t ElementBits(Elements elements, tensor::Dtype dtype) {
-  return elements == Elements::kCodes4 ? 4
-                                       : static_cast<uint32_t>(8 * tensor::UnitBytes(dtype));
+  return elements == Elements::kCodes4 ? 4 : static_cast<uint32_t>(8 * tensor::UnitBytes(dtype));
 }
 
 // An element of kBits bits is held in the smallest integer that it fits.

@@ -60,7 +60,8 @@ double ClassBits(const std::vector<Bin>& bins, size_t from, size_t to, double ch
   const double changes = bins[to].changes - bins[from].changes;
   if (changes <= 0) return kClassBits / 2;
   const double population = bins[to].population - bins[from].population;
-  double bits = kClassBits + kFittedBits * scale + PlogP(population) - PlogP(changes) - PlogP(population - changes);
+  double bits = kClassBits + kFittedBits * scale + PlogP(population) - PlogP(changes) -
+                PlogP(population - changes);
   bits += chunks * std::log2(changes / chunks + 1);  // END
   bits += PlogP(changes);
   for (size_t b = 0; b < kStatStepBuckets; ++b) {
@@ -107,7 +108,8 @@ ClassChoice ChooseClasses(const KeyStats& stats, size_t max_classes) {
   const double scale = stats.compared == 0 ? 1
                                            : static_cast<double>(stats.elements) /
                                                  static_cast<double>(stats.compared);
-  // best[k][i]: bits of the first i bins in k classes; the last of these begins behind bin from[k][i].
+  // best[k][i]: bits of the first i bins in k classes; the last of these begins behind bin
+  // from[k][i].
   const double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> best(max_classes + 1, std::vector<double>(count + 1, never));
   std::vector<std::vector<size_t>> from(max_classes + 1, std::vector<size_t>(count + 1, 0));

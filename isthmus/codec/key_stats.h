@@ -14,12 +14,12 @@ namespace isthmus::codec {
 
 // What a sample of a chunk says of it.
 struct KeySample {
-  std::vector<PackedStep> steps;              // of the changed elements among `compared`
-  std::vector<uint8_t> keys;                  // their old keys
+  std::vector<PackedStep> steps;                // of the changed elements among `compared`
+  std::vector<uint8_t> keys;                    // their old keys
   std::array<uint32_t, 256> counted_keys = {};  // of some elements
-  uint64_t elements = 0;                      // of the chunk
-  uint64_t compared = 0;                      // of these
-  uint64_t counted = 0;                       // of these, changed or not
+  uint64_t elements = 0;                        // of the chunk
+  uint64_t compared = 0;                        // of these
+  uint64_t counted = 0;                         // of these, changed or not
 };
 
 // Steps are told apart up to here; larger ones are rare and cost about their extra bits.

@@ -50,8 +50,8 @@ ChunkLayout ChunkLayout::Of(const tensor::VersionTable& table) {
   std::vector<LayoutTensor> tensors;
   tensors.reserve(table.tensors.size());
   for (const tensor::VersionTable::Tensor& tensor : table.tensors) {
-    tensors.push_back({tensor.name, tensor.dtype,
-                       tensor::BytesOf(tensor.name, tensor.dtype, tensor.shape)});
+    tensors.push_back(
+        {tensor.name, tensor.dtype, tensor::BytesOf(tensor.name, tensor.dtype, tensor.shape)});
   }
   return ChunkLayout(tensors);
 }

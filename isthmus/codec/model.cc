@@ -1,6 +1,6 @@
 #include "isthmus/codec/model.h"
 
-#include <numeric>
+#include <algorithm>
 
 #include "isthmus/base/error.h"
 
@@ -45,8 +45,9 @@ BucketCounts ReadCounts(ByteReader* in, uint32_t max_buckets, uint32_t others) {
     sum += value;
   }
   if (counts.back() == 0 || sum != kTansStates) {
-    Throw(ErrorCode::kCorrupt, "read model: counts sum up to {} and end with {}, expected {}, not 0",
-          sum, counts.back(), kTansStates);
+    Throw(ErrorCode::kCorrupt,
+          "read model: counts sum up to {} and end with {}, expected {}, not 0", sum, counts.back(),
+          kTansStates);
   }
   return counts;
 }
@@ -59,8 +60,9 @@ GapTable ReadGapTable(ByteReader* in) {
     table.e = in->U8();
     GapCounts counts;
     if (!ExpandGapTable(table, &counts)) {
-      Throw(ErrorCode::kCorrupt, "read model: geometric gap table a {}, e {}: more symbols than states",
-            table.a, table.e);
+      Throw(ErrorCode::kCorrupt,
+            "read model: geometric gap table a {}, e {}: more symbols than states", table.a,
+            table.e);
     }
     return table;
   }

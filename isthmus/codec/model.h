@@ -59,7 +59,7 @@ struct GapCounts {
 bool ExpandGapTable(const GapTable& table, GapCounts* out);
 SymbolCounts ExpandStepTable(const BucketCounts& table);
 
-// 2^(-i/8) as a 32-bit fraction, and the largest i that differs from the next one usefully.
+// 2^(-i/8) as a fraction of 2^32, rounded down.
 uint64_t EighthPower(uint32_t i);
 
 }  // namespace isthmus::codec

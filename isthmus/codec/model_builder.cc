@@ -79,8 +79,7 @@ struct GapChoice {
 GapChoice BestGeometric(const ClassCounts& counts, uint64_t chunks) {
   const auto changes = static_cast<double>(counts.changes);
   const uint8_t a = Eighths(changes / (static_cast<double>(counts.gap_sum) + changes));
-  const uint8_t e =
-      Eighths(static_cast<double>(chunks) / (changes + static_cast<double>(chunks)));
+  const uint8_t e = Eighths(static_cast<double>(chunks) / (changes + static_cast<double>(chunks)));
   GapChoice best = {{}, INFINITY};
   for (int delta = -1; delta <= 1; ++delta) {
     GapTable table;

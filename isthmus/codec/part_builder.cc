@@ -171,8 +171,8 @@ uint64_t PartBuilder::Finish(const std::optional<VersionPair>& versions,
   ByteVector frame;
   AppendFrame(tables, &frame, tables.size() <= kSmallTablesBytes ? kTablesLevel : kDefaultLevel);
   sink(MakeHeader(versions,
-                  {tables.size(), tensors_.size(), files_.size(), chunks_.size(), model_index_.size(),
-                   payload_bytes_},
+                  {tables.size(), tensors_.size(), files_.size(), chunks_.size(),
+                   model_index_.size(), payload_bytes_},
                   frame, checks));
   sink(frame);
   sink(checks);

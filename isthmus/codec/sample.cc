@@ -14,8 +14,7 @@ constexpr size_t kCountedOfBlock = 256;
 
 bool MayBeCodes(tensor::Dtype dtype) {
   using tensor::Dtype;
-  return dtype == Dtype::kF4 || dtype == Dtype::kU8 || dtype == Dtype::kI32 ||
-         dtype == Dtype::kU32;
+  return dtype == Dtype::kF4 || dtype == Dtype::kU8 || dtype == Dtype::kI32 || dtype == Dtype::kU32;
 }
 
 template <uint32_t kBits>

@@ -48,7 +48,7 @@ std::string SimdTarget() {
 }
 
 void SelectSimd(std::string_view name) {
-  Attainable();  // before anything is restricted
+  Attainable();        // before anything is restricted
   int64_t chosen = 0;  // 0 restores the normal choice
   for (const int64_t target : Targets()) {
     if (!name.empty() && NameOf(target) == name) chosen = target;

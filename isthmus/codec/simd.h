@@ -16,9 +16,8 @@ std::vector<std::string> SimdTargets();
 // The one in use: the best one unless SelectSimd chose another.
 std::string SimdTarget();
 
-// Uses `name` from now on in the whole process; empty: the best one. Also accepts "avx512" where
-// only "avx512-dl" is better. kInvalid for a name that is not in SimdTargets. Not thread-safe: call
-// it before any coding starts.
+// Uses `name` from now on in the whole process; empty: the best one. kInvalid for a name that is
+// not in SimdTargets. Not thread-safe: call it before any coding starts.
 void SelectSimd(std::string_view name);
 
 }  // namespace isthmus::codec

@@ -5,7 +5,11 @@
 namespace isthmus::codec {
 
 ClassRule::ClassRule(const std::vector<uint8_t>& model_thresholds, KeyRule key_rule)
-    : key(key_rule), class_count(model_thresholds.size() + 1), first_key{}, class_of_key{}, below{} {
+    : key(key_rule),
+      class_count(model_thresholds.size() + 1),
+      first_key{},
+      class_of_key{},
+      below{} {
   for (size_t c = 1; c < class_count; ++c) {
     first_key[c] = model_thresholds[c - 1];
     std::fill_n(below[c], sizeof below[c], static_cast<int8_t>(first_key[c] - 1 - 128));

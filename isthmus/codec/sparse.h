@@ -39,8 +39,8 @@ struct SparseEvents {
 };
 
 // Puts the changes of a chunk into the order of the payload, some of its elements after others.
-// Elements are of 1, 2 or 4 bytes, or 4-bit codes one to a byte. Vectorised; every SIMD target gives
-// the same result.
+// Elements are of 1, 2 or 4 bytes, or 4-bit codes one to a byte. Vectorised; every SIMD target
+// gives the same result.
 class ChangeOrderer {
  public:
   // Where the events go; the caller has room for every change.
@@ -50,14 +50,15 @@ class ChangeOrderer {
     PackedStep* steps;
   };
 
-  // `active_words` (ActivityWords) may be nullptr: all elements are active. Both must outlive this.
+  // `active_words` (Activity::WordBits) may be nullptr: all elements are active. Both must outlive
+  // this.
   ChangeOrderer(uint32_t element_bits, const ClassRule& rule, const uint64_t* active_words,
                 Output output)
       : element_bits_(element_bits), rule_(rule), active_words_(active_words), output_(output) {}
 
   // Elements [begin, end) of the chunk, which `before` and `after` hold whole. Calls go from the
   // chunk's first element to its last; `begin` is a multiple of kBlockElements. `positions` are the
-  // changed elements of the range, ascending.
+  // changed elements of the range, ascending. kConflict if somebody writes `before` meanwhile.
   void Order(ByteSpan before, ByteSpan after, uint64_t begin, uint64_t end,
              std::span<const uint32_t> positions);
 

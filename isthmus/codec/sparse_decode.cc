@@ -127,7 +127,10 @@ class Decoder {
   using Bits = typename Element<kBits>::Bits;
 
   explicit Decoder(const DecodeJob& job)
-      : job_(job), codes_(job.in, *job.tables), classes_(job.rule->class_count) {}
+      : job_(job),
+        codes_(job.in, *job.tables),
+        classes_(job.rule->class_count),
+        masks_(*job.rule) {}
 
   DecodeFault Run() {
     for (size_t c = 0; c < classes_; ++c) {
@@ -170,7 +173,8 @@ class Decoder {
       if (job_.active_words != nullptr) active = job_.active_words[at / kBlockElements];
       if (active == 0) continue;
       const size_t count = static_cast<size_t>(std::min<uint64_t>(kBlockElements, job_.count - at));
-      const DecodeFault fault = RunBlock(reinterpret_cast<Bits*>(job_.elements) + at, count, active);
+      const DecodeFault fault =
+          RunBlock(reinterpret_cast<Bits*>(job_.elements) + at, count, active);
       if (fault != DecodeFault::kNone) return fault;
     }
     return DecodeFault::kNone;
@@ -179,7 +183,7 @@ class Decoder {
   // All masks are built before the first element of the block changes.
   DecodeFault RunBlock(Bits* elements, size_t count, uint64_t active) {
     const auto* const next_block = reinterpret_cast<const std::byte*>(elements + kBlockElements);
-    masks_.Build(elements, count, *job_.rule, active, next_block);
+    masks_.Build(elements, count, active, next_block);
     for (size_t c = 0; c < classes_; ++c) {
       PrefetchRest<Bits>(next_block, c, classes_);
       const uint32_t end = first_[c] + masks_.Select(c);
@@ -289,8 +293,12 @@ void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, Muta
   }
   bool has_bitmap = false;
   const ClassRule rule(model.thresholds, KeyRuleOf(model.elements, dtype));
-  DecodeJob job = {OpenStream(payload, &stream, &has_bitmap), &TablesFor(model), &rule, nullptr,
-                   packed ? codes.data() : units.data(), units.size() * 8 / element_bits};
+  DecodeJob job = {OpenStream(payload, &stream, &has_bitmap),
+                   &TablesFor(model),
+                   &rule,
+                   nullptr,
+                   packed ? codes.data() : units.data(),
+                   units.size() * 8 / element_bits};
   std::vector<uint64_t> active_words;
   if (has_bitmap) {
     active_words = ReadActivity(&job.in, job.count).WordBits(job.count);

@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "isthmus/codec/sparse.h"
 
 #ifndef ISTHMUS_CODEC_SPARSE_ENCODE_ONCE_
@@ -49,7 +51,7 @@ struct Code {
 HWY_INLINE uint32_t LowBits(uint32_t value, uint32_t bits) { return value & ((1u << bits) - 1); }
 
 HWY_INLINE Code GapSymbol(const EncodeTables::Gap& entry, uint32_t symbol, uint64_t extra,
-                      uint32_t extra_bits, uint32_t* state) {
+                          uint32_t extra_bits, uint32_t* state) {
   const auto code = entry.table.Encode(symbol, *state);
   *state = code.state;
   return {extra << code.bit_count | code.bits, extra_bits + code.bit_count};
@@ -114,16 +116,18 @@ namespace {
 
 HWY_EXPORT(PutEvents);
 
-// An upper bound of the stream's bytes. Skips: all of a class's together lead through its elements,
-// and each is at least one bucket long.
+// An upper bound of the stream's bytes. SKIPs: each leads past as many elements of its class as the
+// skip length says, and no element is of two classes.
 size_t BufferBytes(const SparseEvents& events, const Model& model, uint64_t elements) {
   constexpr size_t kBytesPerChange = 9;  // 9 + 21 bits of gap, 9 + 30 of step
-  uint64_t skips = 0;
+  uint64_t shortest_skip = kMaxChunkElements;
   for (const Model::Class& entry : model.classes) {
     GapCounts counts;
     ExpandGapTable(entry.gap, &counts);
-    if (counts.skip_length != 0) skips += elements / counts.skip_length + 1;
+    if (counts.skip_length != 0)
+      shortest_skip = std::min<uint64_t>(shortest_skip, counts.skip_length);
   }
+  const uint64_t skips = elements / shortest_skip + model.classes.size();
   const uint64_t bitmap = events.activity ? elements / 64 + 64 : 0;
   return (events.gaps.size() + model.classes.size()) * kBytesPerChange + skips * 2 + bitmap + 64 +
          kPrependSlack;

@@ -1,5 +1,5 @@
-// The encoder's first half: changes in the order of the payload, with their gaps. Compiled for every
-// SIMD target (see hwy/examples/skeleton.cc).
+// The encoder's first half: changes in the order of the payload, with their gaps. Compiled for
+// every SIMD target (see hwy/examples/skeleton.cc).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "isthmus/codec/sparse_events.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -23,6 +23,7 @@ struct OrderJob {
   const uint64_t* active_words;  // nullptr: all active
   std::span<const uint32_t> positions;
   ChangeOrderer::Output* output;
+  bool* changed_meanwhile;
   uint32_t* next_rank;
   uint32_t* first_rank;
 };
@@ -42,7 +43,8 @@ class Orderer {
       : job_(job),
         before_(reinterpret_cast<const Bits*>(job.before)),
         after_(reinterpret_cast<const Bits*>(job.after)),
-        out_(*job.output) {}
+        out_(*job.output),
+        masks_(*job.rule) {}
 
   void Run() {
     if (job_.rule->class_count == 1 && job_.active_words == nullptr) {
@@ -83,7 +85,7 @@ class Orderer {
       const uint64_t end = std::min<uint64_t>(at + kBlockElements, job_.end);
       size_t last = first;
       while (last < job_.positions.size() && job_.positions[last] < end) ++last;
-      masks_.Build(before_ + at, static_cast<size_t>(end - at), *job_.rule, active, NextBlock(at));
+      masks_.Build(before_ + at, static_cast<size_t>(end - at), active, NextBlock(at));
       RunBlock(at, job_.positions.subspan(first, last - first));
       first = last;
     }
@@ -115,6 +117,8 @@ class Orderer {
     for (size_t m = 0; m < members_[c].count; ++m) {
       const uint32_t place = members_[c].places[m];
       const uint32_t rank = first + masks_.RankOf(c, place);
+      // Only if the old bytes are not what the masks were made of any more.
+      *job_.changed_meanwhile |= rank < next;
       Put(c, rank - next, static_cast<uint32_t>(at) + place);
       next = rank + 1;
     }
@@ -148,6 +152,8 @@ void OrderElements(const OrderJob& job, uint32_t element_bits) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "isthmus/base/error.h"
+
 namespace isthmus::codec {
 namespace {
 
@@ -157,11 +163,23 @@ HWY_EXPORT(OrderElements);
 
 void ChangeOrderer::Order(ByteSpan before, ByteSpan after, uint64_t begin, uint64_t end,
                           std::span<const uint32_t> positions) {
-  const OrderJob job = {before.data(), after.data(),      begin,
-                        end,           &rule_,            active_words_,
-                        positions,     &output_,          next_rank_.data(),
-                        first_rank_.data()};
+  bool changed_meanwhile = false;
+  OrderJob job = {};
+  job.before = before.data();
+  job.after = after.data();
+  job.begin = begin;
+  job.end = end;
+  job.rule = &rule_;
+  job.active_words = active_words_;
+  job.positions = positions;
+  job.output = &output_;
+  job.changed_meanwhile = &changed_meanwhile;
+  job.next_rank = next_rank_.data();
+  job.first_rank = first_rank_.data();
   HWY_DYNAMIC_DISPATCH(OrderElements)(job, element_bits_);
+  if (changed_meanwhile) {
+    Throw(ErrorCode::kConflict, "compare chunk: its old bytes changed while they were compared");
+  }
 }
 
 SparseEvents OrderChanges(ByteSpan before, ByteSpan after, uint32_t element_bits,

@@ -1,5 +1,6 @@
 #include "isthmus/codec/tans.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -43,8 +44,7 @@ void BuildTansDecodeTable(const SymbolCounts& counts,
     const uint32_t value = x[symbol]++;
     const uint32_t bits = kTansBits - FloorLog2(value);
     const uint32_t next = (value << bits) - kTansStates;
-    (*table)[state].packed =
-        next | bits << 9 | uint32_t{extra_bits[symbol]} << 13 | symbol << 18;
+    (*table)[state].packed = next | bits << 9 | uint32_t{extra_bits[symbol]} << 13 | symbol << 18;
   }
 }
 

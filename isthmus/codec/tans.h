@@ -39,8 +39,8 @@ class TansEncodeTable {
   explicit TansEncodeTable(const SymbolCounts& counts);
 
   struct Step {
-    uint32_t state;       // the decoder's state before it reads the symbol
-    uint32_t bits;        // what it reads to come to `after`
+    uint32_t state;  // the decoder's state before it reads the symbol
+    uint32_t bits;   // what it reads to come to `after`
     uint32_t bit_count;
   };
   // The symbol's count must not be 0; `after` is a state.
@@ -51,12 +51,11 @@ class TansEncodeTable {
     return {states_[static_cast<uint32_t>(s.first_state + static_cast<int32_t>(x >> bit_count))],
             x & ((1u << bit_count) - 1), bit_count};
   }
-  bool Has(uint32_t symbol) const { return symbols_[symbol].delta_bits != 0; }
 
  private:
   struct Symbol {
-    uint32_t delta_bits = 0;   // (bits << 16) - (count << bits), for the larger number of bits
-    int32_t first_state = 0;   // place of the symbol's states in states_, less its count
+    uint32_t delta_bits = 0;  // (bits << 16) - (count << bits), for the larger number of bits
+    int32_t first_state = 0;  // place of the symbol's states in states_, less its count
   };
   std::array<Symbol, kMaxSymbols> symbols_{};
   std::array<uint16_t, kTansStates> states_{};  // by symbol, ascending

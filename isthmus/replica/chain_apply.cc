@@ -101,7 +101,8 @@ class Pass {
       Change(chunk, info);
     } else {
       const size_t unit_bytes = tensor::UnitBytes(info.dtype);
-      for (const Piece& piece : layout_.Pieces(info)) Hash(piece, unit_bytes, Data(piece, unit_bytes));
+      for (const Piece& piece : layout_.Pieces(info))
+        Hash(piece, unit_bytes, Data(piece, unit_bytes));
     }
     progress_.Advance(info.bytes());
   }

@@ -18,7 +18,7 @@ namespace isthmus::replica {
 // file. Each chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr: no
 // record) and only then written; so the pass reads and writes each byte of the checkpoint at most
 // once. Returns the version's table. Memory: about 6 chunks a thread (old, new, positions, undo
-// record), at most 24 MiB.
+// record, codes), at most 40 MiB.
 //
 // Throws kCorrupt when the result is not the target, and whatever a failing disk raises; the
 // checkpoint is then between the versions until UndoLog::Replay took it back.

@@ -110,6 +110,13 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
       failure.emplace(fault.error);
       notes_.push_back(fmt::format("left out a payload: {}", fault.error.what()));
     } catch (const Error& error) {
+      if (state_ && MeansDamage(error) && !plan->payloads.empty() && !plan->from_anchor) {
+        // The local files were verified when the change was taken back: it is about the patches.
+        unusable.insert(plan->payloads.begin(), plan->payloads.end());
+        failure.emplace(error);
+        notes_.push_back(fmt::format("left out patches that lead elsewhere: {}", error.what()));
+        continue;
+      }
       // Still at its version, or nothing to lose, or no room: not about the local files.
       if (state_ || held == kNoVersion) throw;
       if (!MeansDamage(error)) throw Error(error.code(), Lost(error.what()));

@@ -11,8 +11,8 @@
 namespace isthmus::tensor {
 
 // The odd factor of unit `index` of a tensor: the finaliser of SplitMix64 (S. Vigna,
-// https://prng.di.unimi.it/splitmix64.c) of the index, its lowest bit set. Odd factors have inverses
-// modulo 2^64, so every single wrong unit changes the sum.
+// https://prng.di.unimi.it/splitmix64.c) of the index, its lowest bit set. Odd factors have
+// inverses modulo 2^64, so every single wrong unit changes the sum.
 constexpr uint64_t PositionFactor(uint64_t index) {
   uint64_t z = (index + 1) * 0x9E37'79B9'7F4A'7C15u;
   z = (z ^ (z >> 30)) * 0xBF58'476D'1CE4'E5B9u;

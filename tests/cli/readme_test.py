@@ -24,7 +24,7 @@ def program_commands():
 class ReadmeTest(harness.CheckpointTest):
     def setUp(self):
         super().setUp()
-        for step in (37, 38):
+        for step in (37, 38, 39):
             shutil.copytree(self.step(step), self.dir / f"checkpoint-{step}")
         (self.dir / "bin").mkdir()
         (self.dir / "bin/isthmus").symlink_to(harness.PROGRAM)
@@ -46,7 +46,7 @@ class ReadmeTest(harness.CheckpointTest):
                 done = self.run_line(line)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         harness.assert_same_files(self.dir / "model", self.step(37))
-        harness.assert_same_files(self.dir / "checkpoint-37", self.step(38))
+        harness.assert_same_files(self.dir / "checkpoint-37", self.step(39))
 
     def test_the_commands_of_the_entry_point_exist(self):
         shown = set(re.findall(r"\./run (\w+)", README))
