@@ -96,6 +96,31 @@ TEST_F(PullTest, AMissingPayloadIsAvoidedByAnotherChain) {
   ExpectError(ErrorCode::kNotFound, [&] { Pull("other", 2); });
 }
 
+// A publisher's defect: objects as the log promises them, a change that leads elsewhere.
+TEST_F(PullTest, APatchThatLeadsElsewhereIsAvoidedByAnAnchor) {
+  PublishSteps(3);
+  Pull("replica", 2);
+  const board::Board board = OpenBoard();
+  board::Manifest manifest = *board.Read("run", 3);
+  manifest.payloads.at(0).parts = board.Read("run", 2)->payloads.at(0).parts;
+  const fs::path entry = dir_ / "board/runs/run/log/0000000003.json";
+  File::Create(entry).Write(AsBytes(manifest.Serialize()));
+  ExpectError(ErrorCode::kCorrupt, [&] { Pull("replica", 3); });
+  ExpectIsSource("replica", 2);
+  EXPECT_EQ(Replica(dir_ / "replica", pool_, NoProgress()).state()->version, 2U);
+
+  board::Payload anchor = {board::PayloadKind::kAnchor, board::kNoVersion, "", {}};
+  for (const auto& [path, content] : FilesOf(dir_ / "source-3")) {
+    const std::string key = "runs/run/data/3/anchor/" + std::to_string(anchor.parts.size());
+    board.store().Put(key, AsBytes(content));
+    anchor.parts.push_back({key, content.size(), Sha256(AsBytes(content)), path});
+  }
+  manifest.payloads.push_back(anchor);
+  File::Create(entry).Write(AsBytes(manifest.Serialize()));
+  EXPECT_EQ(Pull("replica", 3).chain, (std::vector<std::string>{"anchor 3"}));
+  ExpectIsSource("replica", 3);
+}
+
 TEST_F(PullTest, DamagedLocalFilesAreRebuiltFromAnAnchor) {
   PublishSteps(3);
   Pull("replica", 2);
