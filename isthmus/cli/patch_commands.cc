@@ -118,6 +118,7 @@ class PatchChain {
 
   std::vector<codec::Patch> patches() const {
     std::vector<codec::Patch> patches;
+    patches.reserve(parts_.size());
     for (const codec::Part& part : parts_) patches.push_back({&part});
     return patches;
   }

@@ -63,7 +63,8 @@ double GeometricBits(const ClassCounts& counts, const GapCounts& table, uint64_t
       coded += TansCost(frequency, table.counts[b]) + frequency * BucketExtraBits<kGapM>(b);
     } else {
       beyond += frequency;
-      skips += frequency * (start / table.skip_length);
+      const uint32_t times = start / table.skip_length;
+      skips += frequency * times;
     }
   }
   if (table.skip_length != 0) coded += TansCost(skips, table.counts[kGapSkip]);

@@ -245,11 +245,12 @@ bool Publisher::DiffAgainstBaseline(const Checkpoint& checkpoint, const PublishO
                                     Upload* upload, PublishResult* result) {
   const Checkpoint baseline = Checkpoint::Open(baseline_.directory());
   codec::PartBuilder part;
-  codec::DiffResult diff = codec::DiffCheckpoints(
-      baseline, checkpoint, options.encoding, pool_, progress_, [&](codec::ChunkDiff change) {
-        codec::AddChunkDiff(std::move(change), &part);
-        if (part.payload_bytes() >= options.part_bytes) upload->AddPart(&part);
-      });
+  codec::DiffResult diff = codec::DiffCheckpoints(baseline, checkpoint, options.encoding, pool_,
+                                                  progress_, [&](codec::ChunkDiff change) {
+                                                    codec::AddChunkDiff(std::move(change), &part);
+                                                    if (part.payload_bytes() >= options.part_bytes)
+                                                      upload->AddPart(&part);
+                                                  });
   if (diff.base.Digest() != baseline_.state()->digest) return false;
   codec::AddFileChanges(checkpoint, diff.base, diff.next, &part);
   upload->AddPart(&part);
