@@ -47,24 +47,6 @@ ByteVector Gather(const tensor::Checkpoint& checkpoint, const codec::ChunkLayout
   return bytes;
 }
 
-uint64_t UnitAt(ByteSpan bytes, size_t unit_bytes, uint64_t position) {
-  const std::byte* at = bytes.data() + position * unit_bytes;
-  if (unit_bytes == 1) return LoadLe<uint8_t>(at);
-  if (unit_bytes == 2) return LoadLe<uint16_t>(at);
-  return LoadLe<uint32_t>(at);
-}
-
-uint64_t SumChange(const codec::Piece& piece, ByteSpan before, ByteSpan after, size_t unit_bytes,
-                   std::span<const uint32_t> positions) {
-  uint64_t change = 0;
-  for (const uint32_t position : positions) {
-    change += tensor::PositionSumChange(piece.first_unit + position - piece.chunk_unit,
-                                        UnitAt(before, unit_bytes, position),
-                                        UnitAt(after, unit_bytes, position));
-  }
-  return change;
-}
-
 }  // namespace
 
 Workbench::Workbench(const StepPair& pair)
@@ -156,7 +138,9 @@ void Workbench::VerifyChunkAt(size_t chunk) {
     const size_t changed =
         codec::ScanChanged(of(old_bytes), of(work), unit_bytes,
                            static_cast<uint32_t>(piece.chunk_unit), positions.data());
-    Consume(SumChange(piece, old_bytes, work, unit_bytes, {positions.data(), changed}) +
+    Consume(tensor::PositionSumChange(old_bytes, work, unit_bytes,
+                                      piece.first_unit - piece.chunk_unit,
+                                      {positions.data(), changed}) +
             leaves.size());
   }
 }

@@ -39,14 +39,6 @@ class LeafDigester {
   uint64_t filled_ = 0;
 };
 
-// Calls `use` with a zero of the unit's type.
-template <typename Use>
-auto WithUnit(size_t unit_bytes, const Use& use) {
-  if (unit_bytes == 1) return use(uint8_t{});
-  if (unit_bytes == 2) return use(uint16_t{});
-  return use(uint32_t{});
-}
-
 // The positions of the 4-bit codes that differ in the units that do.
 std::vector<uint32_t> CodePositions(ByteSpan old_codes, ByteSpan new_codes, size_t unit_bytes,
                                     std::span<const uint32_t> units) {
@@ -108,7 +100,8 @@ class Scanner {
       if (!request_.digests) continue;
       old_digester.Update(old_strip);
       new_digester.Update(new_strip);
-      found.sum_change += SumChange(piece, positions);
+      found.sum_change += tensor::PositionSumChange(before_, after_, unit_bytes_,
+                                                    piece.first_unit - piece.chunk_unit, positions);
     }
     old_digester.Finish();
     new_digester.Finish();
@@ -135,18 +128,6 @@ class Scanner {
                       {begin, count});
     }
     return {begin, count};
-  }
-
-  uint64_t SumChange(const Piece& piece, std::span<const uint32_t> positions) const {
-    return WithUnit(unit_bytes_, [&]<typename T>(T /*unit*/) {
-      uint64_t sum = 0;
-      for (const uint32_t position : positions) {
-        sum += tensor::PositionSumChange(piece.first_unit + position - piece.chunk_unit,
-                                         LoadLe<T>(before_.data() + position * sizeof(T)),
-                                         LoadLe<T>(after_.data() + position * sizeof(T)));
-      }
-      return sum;
-    });
   }
 
   // A bitmap changes all ranks: then what was put in order must be again.
@@ -189,14 +170,16 @@ class Scanner {
 
 }  // namespace
 
+ByteSpan PieceBytes(const tensor::Checkpoint& checkpoint, const Piece& piece, size_t unit_bytes) {
+  return checkpoint.Data(checkpoint.tensors()[piece.tensor])
+      .subspan(piece.first_unit * unit_bytes, piece.units * unit_bytes);
+}
+
 ByteSpan ChunkBytes(const tensor::Checkpoint& checkpoint, const ChunkLayout& layout, size_t chunk,
                     ByteVector* scratch) {
   const ChunkLayout::Chunk& info = layout.chunks()[chunk];
   const size_t unit_bytes = tensor::UnitBytes(info.dtype);
-  const auto data = [&](const Piece& piece) {
-    return checkpoint.Data(checkpoint.tensors()[piece.tensor])
-        .subspan(piece.first_unit * unit_bytes, piece.units * unit_bytes);
-  };
+  const auto data = [&](const Piece& piece) { return PieceBytes(checkpoint, piece, unit_bytes); };
   const std::span<const Piece> pieces = layout.Pieces(info);
   if (pieces.size() == 1) return data(pieces.front());
   scratch->resize(info.bytes());

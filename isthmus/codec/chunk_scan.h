@@ -33,6 +33,9 @@ struct ScanRequest {
   Elements elements = Elements::kUnits;  // which the rule is for
 };
 
+// A piece's bytes in a checkpoint.
+ByteSpan PieceBytes(const tensor::Checkpoint& checkpoint, const Piece& piece, size_t unit_bytes);
+
 // The chunk's bytes in a checkpoint: a view into it, or a copy in `scratch` if it has several
 // pieces.
 ByteSpan ChunkBytes(const tensor::Checkpoint& checkpoint, const ChunkLayout& layout, size_t chunk,

@@ -118,18 +118,15 @@ HWY_EXPORT(PutEvents);
 
 // An upper bound of the stream's bytes. SKIPs: each leads past as many elements of its class as the
 // skip length says, and no element is of two classes.
-size_t BufferBytes(const SparseEvents& events, const Model& model, uint64_t elements) {
+size_t BufferBytes(const SparseEvents& events, const EncodeTables& tables, uint64_t elements) {
   constexpr size_t kBytesPerChange = 9;  // 9 + 21 bits of gap, 9 + 30 of step
   uint64_t shortest_skip = kMaxChunkElements;
-  for (const Model::Class& entry : model.classes) {
-    GapCounts counts;
-    ExpandGapTable(entry.gap, &counts);
-    if (counts.skip_length != 0)
-      shortest_skip = std::min<uint64_t>(shortest_skip, counts.skip_length);
+  for (const EncodeTables::Gap& gap : tables.gaps) {
+    shortest_skip = std::min<uint64_t>(shortest_skip, gap.skip_from);
   }
-  const uint64_t skips = elements / shortest_skip + model.classes.size();
+  const uint64_t skips = elements / shortest_skip + tables.gaps.size();
   const uint64_t bitmap = events.activity ? elements / 64 + 64 : 0;
-  return (events.gaps.size() + model.classes.size()) * kBytesPerChange + skips * 2 + bitmap + 64 +
+  return (events.gaps.size() + tables.gaps.size()) * kBytesPerChange + skips * 2 + bitmap + 64 +
          kPrependSlack;
 }
 
@@ -138,9 +135,10 @@ size_t BufferBytes(const SparseEvents& events, const Model& model, uint64_t elem
 void EncodeSparse(const SparseEvents& events, const Model& model, uint64_t elements,
                   ByteVector* payload) {
   thread_local ByteVector buffer;
-  buffer.resize(BufferBytes(events, model, elements));
+  const EncodeTables tables(model);
+  buffer.resize(BufferBytes(events, tables, elements));
   PrependBits out(buffer);
-  HWY_DYNAMIC_DISPATCH(PutEvents)(events, model, EncodeTables(model), &out);
+  HWY_DYNAMIC_DISPATCH(PutEvents)(events, model, tables, &out);
   if (events.activity) PrependActivity(*events.activity, elements, &out);
   const PrependBits::Front front = out.Finish();
   const uint32_t bitmap = events.activity ? 8 : 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isthmus/base/error.h"
+#include "isthmus/codec/chunk_scan.h"
 #include "isthmus/codec/scan.h"
 #include "isthmus/tensor/position_sum.h"
 
@@ -59,13 +60,6 @@ void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const uint32_t> posit
   }
 }
 
-uint64_t LoadUnit(ByteSpan bytes, size_t unit_bytes, uint64_t position) {
-  const std::byte* at = bytes.data() + position * unit_bytes;
-  if (unit_bytes == 1) return LoadLe<uint8_t>(at);
-  if (unit_bytes == 2) return LoadLe<uint16_t>(at);
-  return LoadLe<uint32_t>(at);
-}
-
 // One pass over all chunks of a checkpoint.
 class Pass {
  public:
@@ -102,14 +96,9 @@ class Pass {
     } else {
       const size_t unit_bytes = tensor::UnitBytes(info.dtype);
       for (const Piece& piece : layout_.Pieces(info))
-        Hash(piece, unit_bytes, Data(piece, unit_bytes));
+        Hash(piece, unit_bytes, codec::PieceBytes(checkpoint_, piece, unit_bytes));
     }
     progress_.Advance(info.bytes());
-  }
-
-  ByteSpan Data(const Piece& piece, size_t unit_bytes) const {
-    return checkpoint_.Data(checkpoint_.tensors()[piece.tensor])
-        .subspan(piece.first_unit * unit_bytes, piece.units * unit_bytes);
   }
 
   void Hash(const Piece& piece, size_t unit_bytes, ByteSpan bytes) {
@@ -124,7 +113,7 @@ class Pass {
   void CopyOld(const ChunkLayout::Chunk& info, ByteVector* old_bytes) const {
     old_bytes->clear();
     for (const Piece& piece : layout_.Pieces(info)) {
-      const ByteSpan data = Data(piece, tensor::UnitBytes(info.dtype));
+      const ByteSpan data = codec::PieceBytes(checkpoint_, piece, tensor::UnitBytes(info.dtype));
       old_bytes->insert(old_bytes->end(), data.begin(), data.end());
       checkpoint_.shards()[checkpoint_.tensors()[piece.tensor].shard].map.CheckIntact();
     }
@@ -155,7 +144,9 @@ class Pass {
     const ByteSpan bytes = ByteSpan(scratch.bytes).subspan(begin, length);
     Hash(piece, unit_bytes, bytes);
     if (positions.empty()) return;
-    AddSumChange(piece, unit_bytes, scratch, positions);
+    sum_changes_[piece.tensor] +=
+        tensor::PositionSumChange(scratch.old_bytes, scratch.bytes, unit_bytes,
+                                  piece.first_unit - piece.chunk_unit, positions);
     const Checkpoint::Tensor& tensor = checkpoint_.tensors()[piece.tensor];
     const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
     const uint64_t place = tensor.info.begin + piece.first_unit * unit_bytes;
@@ -171,17 +162,6 @@ class Pass {
       CopyUnits(scratch.bytes, unit_bytes, positions, piece.chunk_unit,
                 checkpoint_.WritableData(tensor).subspan(piece.first_unit * unit_bytes, length));
     }
-  }
-
-  void AddSumChange(const Piece& piece, size_t unit_bytes, const Scratch& scratch,
-                    std::span<const uint32_t> positions) {
-    uint64_t change = 0;
-    for (const uint32_t position : positions) {
-      change += tensor::PositionSumChange(piece.first_unit + position - piece.chunk_unit,
-                                          LoadUnit(scratch.old_bytes, unit_bytes, position),
-                                          LoadUnit(scratch.bytes, unit_bytes, position));
-    }
-    sum_changes_[piece.tensor] += change;
   }
 
   const Checkpoint& checkpoint_;

@@ -5,6 +5,7 @@
 #define ISTHMUS_TENSOR_POSITION_SUM_H_
 
 #include <cstdint>
+#include <span>
 
 #include "isthmus/base/bytes.h"
 
@@ -27,6 +28,11 @@ uint64_t PositionSum(ByteSpan units, size_t unit_bytes, uint64_t first_index);
 constexpr uint64_t PositionSumChange(uint64_t index, uint64_t from, uint64_t to) {
   return PositionFactor(index) * (to - from);
 }
+
+// The same for the units at `positions` of both spans; the spans' first unit is unit `first_index`
+// of its tensor (modulo 2^64: a span may begin before its tensor).
+uint64_t PositionSumChange(ByteSpan before, ByteSpan after, size_t unit_bytes, uint64_t first_index,
+                           std::span<const uint32_t> positions);
 
 }  // namespace isthmus::tensor
 
