@@ -113,40 +113,33 @@ void Workbench::EncodeAll(bool digests, ThreadPool& pool) {
   }
 }
 
-void Workbench::ApplyChunkAt(size_t chunk) {
+void Workbench::ApplyChunkAt(size_t chunk, codec::OldUnits* old) {
   const codec::EncodedChunk& encoded = payloads_[chunk].encoded;
-  if (encoded.payload.empty()) return;
+  if (encoded.payload.empty()) return old == nullptr ? void() : old->SetCount(0);
   codec::ApplyChunk(encoded.encoding, encoded.model.get(), layout_.chunks()[chunk].dtype,
-                    encoded.payload, WorkAt(chunk));
+                    encoded.payload, WorkAt(chunk), old);
 }
 
 void Workbench::VerifyChunkAt(size_t chunk) {
-  thread_local ByteVector old_bytes;
-  thread_local std::vector<uint32_t> positions(codec::kChunkUnits + codec::kScanSlack);
+  thread_local codec::OldUnits old;
   const codec::ChunkLayout::Chunk& info = layout_.chunks()[chunk];
   const size_t unit_bytes = tensor::UnitBytes(info.dtype);
   const ByteSpan work = WorkAt(chunk);
-  old_bytes.assign(work.begin(), work.end());
   Check(Xxh3_64(payloads_[chunk].encoded.payload) == payloads_[chunk].digest, "payload digest");
-  ApplyChunkAt(chunk);
+  ApplyChunkAt(chunk, &old);
+  if (layout_.Pieces(info).size() > 1) old.Sort();
+  std::vector<Xxh128Digest> leaves;
   for (const codec::Piece& piece : layout_.Pieces(info)) {
-    const auto of = [&](ByteSpan bytes) {
-      return bytes.subspan(piece.chunk_unit * unit_bytes, piece.units * unit_bytes);
-    };
-    std::vector<Xxh128Digest> leaves;
-    tensor::AppendLeafDigests(of(work), &leaves);
-    const size_t changed =
-        codec::ScanChanged(of(old_bytes), of(work), unit_bytes,
-                           static_cast<uint32_t>(piece.chunk_unit), positions.data());
-    Consume(tensor::PositionSumChange(old_bytes, work, unit_bytes,
-                                      piece.first_unit - piece.chunk_unit,
-                                      {positions.data(), changed}) +
-            leaves.size());
+    tensor::AppendLeafDigests(work.subspan(piece.chunk_unit * unit_bytes, piece.units * unit_bytes),
+                              &leaves);
+    const auto changes = old.Within(piece.chunk_unit, piece.units);
+    Consume(leaves.size() +
+            codec::SumChange(changes, work, unit_bytes, piece.first_unit - piece.chunk_unit));
   }
 }
 
 void Workbench::Apply(ThreadPool& pool) {
-  pool.ParallelFor(offsets_.size(), [this](size_t chunk) { ApplyChunkAt(chunk); });
+  pool.ParallelFor(offsets_.size(), [this](size_t chunk) { ApplyChunkAt(chunk, nullptr); });
 }
 
 void Workbench::ApplyVerified(ThreadPool& pool) {

@@ -44,8 +44,7 @@ class Workbench {
   // Decoding tables from models included, checks of digests not.
   void Apply(ThreadPool& pool);
   // All that a receiver does to tensors in memory: the payloads' digests, Apply, XXH3-128 leaves of
-  // the result, and the changes of the position-keyed sums. These need old values: of each chunk
-  // a copy is made before it changes, and compared afterwards.
+  // the result, and the changes of the position-keyed sums.
   void ApplyVerified(ThreadPool& pool);
   // Throws kInternal unless work is now `after`.
   void CheckApplied() const;
@@ -59,7 +58,7 @@ class Workbench {
   MutableByteSpan WorkAt(size_t chunk);
   size_t ScanAll(const ByteVector& other);
   void EncodeAll(bool digests, ThreadPool& pool);
-  void ApplyChunkAt(size_t chunk);
+  void ApplyChunkAt(size_t chunk, codec::OldUnits* old);
   void VerifyChunkAt(size_t chunk);
 
   codec::ChunkLayout layout_;

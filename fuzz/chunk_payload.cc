@@ -1,5 +1,6 @@
 #include "fuzz/chunk_payload.h"
 
+#include <cstring>
 #include <optional>
 
 #include "fuzz/fuzz.h"
@@ -63,15 +64,25 @@ std::optional<Case> ReadCase(Encoding encoding, const uint8_t* data, size_t size
   return result;
 }
 
+// The listed units must be those that were overwritten.
+void CheckOld(const Case& input, ByteVector bytes, const codec::OldUnits& old) {
+  const size_t unit_bytes = tensor::UnitBytes(input.dtype);
+  for (const codec::OldUnit& unit : old.list()) {
+    std::memcpy(bytes.data() + unit.position * unit_bytes, &unit.bits, unit_bytes);
+  }
+  Require(bytes == input.old_bytes, "the units listed are those that were overwritten");
+}
+
 // The new bytes; nullopt if the payload is refused.
 std::optional<ByteVector> Apply(const Case& input, Encoding encoding, std::string_view target) {
   codec::SelectSimd(target);
+  const codec::Model* const model = input.model ? &*input.model : nullptr;
   ByteVector chunk = input.old_bytes;
-  const bool applied = Succeeds([&] {
-    codec::ApplyChunk(encoding, input.model ? &*input.model : nullptr, input.dtype, input.payload,
-                      chunk);
-  });
+  static codec::OldUnits old;
+  const bool applied = Succeeds(
+      [&] { codec::ApplyChunk(encoding, model, input.dtype, input.payload, chunk, &old); });
   if (!applied) return std::nullopt;
+  CheckOld(input, chunk, old);
   return chunk;
 }
 

@@ -78,6 +78,11 @@ class ByteWriter {
   }
   void U8(uint8_t value) { bytes_.push_back(std::byte{value}); }
   void Varint(uint64_t value);
+  // Appends zeros, to be written to before the next call.
+  MutableByteSpan Extend(size_t count) {
+    bytes_.resize(bytes_.size() + count);
+    return MutableByteSpan(bytes_).last(count);
+  }
   void Append(ByteSpan bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   void String(std::string_view text) {
     Varint(text.size());

@@ -5,8 +5,13 @@
 
 #include "isthmus/base/error.h"
 
-#define XXH_INLINE_ALL
+// The library as distributions build it is compiled for the oldest processor of its kind, and has
+// on x86 faster versions of the same functions beside these (measured: 48 against 20 GB/s).
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#ifdef ISTHMUS_XXHASH_DISPATCH
+#include <xxh_x86dispatch.h>
+#endif
 
 namespace isthmus {
 namespace {

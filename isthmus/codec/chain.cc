@@ -124,17 +124,25 @@ void Chain::AddFile(const Part* part, const FileEntry& entry) {
   }
 }
 
-void Chain::FoldChunk(size_t chunk, MutableByteSpan bytes) const {
-  const tensor::Dtype dtype = layout_.chunks()[chunk].dtype;
-  for (const auto& [part, entry] : steps_[chunk]) {
-    const Model* model = IsSparse(entry->encoding) ? &part->models()[entry->model] : nullptr;
-    try {
-      ApplyChunk(entry->encoding, model, dtype, part->Payload(*entry), bytes);
-    } catch (const Error& error) {
-      const Piece& first = layout_.Pieces(layout_.chunks()[chunk]).front();
-      throw error.Annotated(
-          fmt::format("chunk {} (of tensor {})", chunk, base_.tensors[first.tensor].name));
-    }
+void Chain::FoldChunk(size_t chunk, MutableByteSpan bytes, OldUnits* old) const {
+  const std::vector<Step>& steps = steps_[chunk];
+  if (steps.size() == 1) return ApplyStep(chunk, steps.front(), bytes, old);
+  thread_local ByteVector before;
+  if (old != nullptr) before.assign(bytes.begin(), bytes.end());
+  for (const Step& step : steps) ApplyStep(chunk, step, bytes, nullptr);
+  if (old != nullptr) old->Compare(before, bytes, tensor::UnitBytes(layout_.chunks()[chunk].dtype));
+}
+
+void Chain::ApplyStep(size_t chunk, const Step& step, MutableByteSpan bytes, OldUnits* old) const {
+  const auto& [part, entry] = step;
+  const Model* model = IsSparse(entry->encoding) ? &part->models()[entry->model] : nullptr;
+  try {
+    ApplyChunk(entry->encoding, model, layout_.chunks()[chunk].dtype, part->Payload(*entry), bytes,
+               old);
+  } catch (const Error& error) {
+    const Piece& first = layout_.Pieces(layout_.chunks()[chunk]).front();
+    throw error.Annotated(
+        fmt::format("chunk {} (of tensor {})", chunk, base_.tensors[first.tensor].name));
   }
 }
 

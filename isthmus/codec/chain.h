@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isthmus/codec/layout.h"
+#include "isthmus/codec/old_units.h"
 #include "isthmus/codec/part.h"
 #include "isthmus/tensor/version_table.h"
 
@@ -35,8 +36,9 @@ class Chain {
 
   // Whether a chunk has a payload in any patch.
   bool Touches(size_t chunk) const { return !steps_[chunk].empty(); }
-  // Turns the chunk's base bytes, all its pieces one after another, into the result's.
-  void FoldChunk(size_t chunk, MutableByteSpan bytes) const;
+  // Turns the chunk's base bytes, all its pieces one after another, into the result's. `old`
+  // (nullptr: not wanted) gets what was overwritten, as ApplyChunk (chunk.h) gives it.
+  void FoldChunk(size_t chunk, MutableByteSpan bytes, OldUnits* old = nullptr) const;
   // By how much all patches together change a tensor's position-keyed sum.
   uint64_t SumChange(size_t tensor) const { return sum_changes_[tensor]; }
   // Whether a patch has an entry for the tensor.
@@ -55,6 +57,7 @@ class Chain {
     const Part* part;
     const ChunkEntry* entry;
   };
+  void ApplyStep(size_t chunk, const Step& step, MutableByteSpan bytes, OldUnits* old) const;
   void AddPatch(const Patch& patch);
   void AddTensor(const TensorEntry& entry);
   void AddChunk(const Part* part, const ChunkEntry& entry);

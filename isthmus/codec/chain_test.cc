@@ -8,6 +8,7 @@
 #include "isthmus/tensor/position_sum.h"
 #include "tests/support/errors.h"
 #include "tests/support/memory_tensors.h"
+#include "tests/support/old_units.h"
 
 namespace isthmus::codec {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using ::isthmus::testing::ExpectError;
 using ::isthmus::testing::MemoryTensors;
 using ::isthmus::testing::PartBetween;
+using ::isthmus::testing::TakeBack;
 using tensor::Dtype;
 
 class ChainTest : public ::testing::Test {
@@ -81,6 +83,12 @@ class ChainTest : public ::testing::Test {
       ByteVector bytes = first_.Chunk(layout, c);
       chain.FoldChunk(c, bytes);
       EXPECT_EQ(AsText(bytes), AsText(to.Chunk(layout, c))) << "chunk " << c;
+      bytes = first_.Chunk(layout, c);
+      OldUnits old;
+      chain.FoldChunk(c, bytes, &old);
+      EXPECT_EQ(AsText(bytes), AsText(to.Chunk(layout, c))) << "chunk " << c;
+      EXPECT_EQ(TakeBack(bytes, old, tensor::UnitBytes(layout.chunks()[c].dtype)),
+                first_.Chunk(layout, c));
     }
     for (size_t i = 0; i < to.data.size(); ++i) {
       const size_t unit_bytes = tensor::UnitBytes(to.table.tensors[i].dtype);

@@ -17,6 +17,11 @@ constexpr std::array<std::pair<Encoding, std::string_view>, 4> kNames = {{
     {Encoding::kContext, "context"},
 }};
 
+void ApplyDense(Encoding encoding, size_t unit_bytes, ByteSpan payload, MutableByteSpan chunk) {
+  if (encoding == Encoding::kRaw) return ApplyRaw(payload, unit_bytes, chunk);
+  ApplyXor(payload, unit_bytes, chunk);
+}
+
 }  // namespace
 
 std::string_view EncodingName(Encoding encoding) {
@@ -34,17 +39,14 @@ std::optional<Encoding> ParseEncoding(std::string_view name) {
 }
 
 void ApplyChunk(Encoding encoding, const Model* model, tensor::Dtype dtype, ByteSpan payload,
-                MutableByteSpan chunk) {
-  switch (encoding) {
-    case Encoding::kRaw:
-      return ApplyRaw(payload, tensor::UnitBytes(dtype), chunk);
-    case Encoding::kXor:
-      return ApplyXor(payload, tensor::UnitBytes(dtype), chunk);
-    case Encoding::kDirect:
-    case Encoding::kContext:
-      return ApplySparse(payload, *model, dtype, chunk);
-  }
-  Throw(ErrorCode::kInternal, "apply chunk: encoding {}", static_cast<int>(encoding));
+                MutableByteSpan chunk, OldUnits* old) {
+  if (IsSparse(encoding)) return ApplySparse(payload, *model, dtype, chunk, old);
+  const size_t unit_bytes = tensor::UnitBytes(dtype);
+  if (old == nullptr) return ApplyDense(encoding, unit_bytes, payload, chunk);
+  thread_local ByteVector before;
+  before.assign(chunk.begin(), chunk.end());
+  ApplyDense(encoding, unit_bytes, payload, chunk);
+  old->Compare(before, chunk, unit_bytes);
 }
 
 }  // namespace isthmus::codec

@@ -9,6 +9,7 @@
 #include "isthmus/base/bytes.h"
 #include "isthmus/codec/element.h"
 #include "isthmus/codec/model.h"
+#include "isthmus/codec/old_units.h"
 
 namespace isthmus::codec {
 
@@ -34,9 +35,10 @@ void EncodeRaw(ByteSpan after, size_t unit_bytes, ByteVector* payload);
 // Turns `chunk`, units of `dtype` that hold the base's bytes, into the result's. `model` is needed
 // for sparse encodings. Any payload whatever ends in a result inside `chunk` or in
 // Error(kCorrupt); after an error the content of `chunk` is unspecified, so it must not be a
-// replica's own memory. Thread-safe.
+// replica's own memory. `old` (nullptr: not wanted) gets what was overwritten, ascending but for
+// the order within kBlockElements units (sparse.h). Thread-safe.
 void ApplyChunk(Encoding encoding, const Model* model, tensor::Dtype dtype, ByteSpan payload,
-                MutableByteSpan chunk);
+                MutableByteSpan chunk, OldUnits* old = nullptr);
 
 }  // namespace isthmus::codec
 

@@ -1,16 +1,19 @@
 #include "isthmus/codec/chunk.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
 #include "tests/support/errors.h"
+#include "tests/support/old_units.h"
 #include "tests/support/sparse_chunk.h"
 
 namespace isthmus::codec {
 namespace {
 
+using ::isthmus::testing::CountChanged;
 using ::isthmus::testing::ElementKind;
 using ::isthmus::testing::EncodeChunk;
 using ::isthmus::testing::ExpectError;
@@ -18,6 +21,7 @@ using ::isthmus::testing::kEveryWidth;
 using ::isthmus::testing::RandomChunk;
 using ::isthmus::testing::SparseChunk;
 using ::isthmus::testing::SparsePayload;
+using ::isthmus::testing::TakeBack;
 
 constexpr Encoding kEncodings[] = {Encoding::kRaw, Encoding::kXor, Encoding::kDirect,
                                    Encoding::kContext};
@@ -42,10 +46,18 @@ SparsePayload Encode(Encoding encoding, const SparseChunk& chunk) {
 
 void ExpectGivesBack(Encoding encoding, const SparseChunk& chunk) {
   const SparsePayload encoded = Encode(encoding, chunk);
+  const std::string what =
+      fmt::format("{} {} bits, {}", EncodingName(encoding), chunk.kind.bits(), chunk.count());
   ByteVector bytes = chunk.before;
   ApplyChunk(encoding, &encoded.model, chunk.kind.dtype, encoded.payload, bytes);
-  ASSERT_EQ(bytes, chunk.after) << EncodingName(encoding) << " " << chunk.kind.bits() << " bits, "
-                                << chunk.count();
+  ASSERT_EQ(bytes, chunk.after) << what;
+  bytes = chunk.before;
+  OldUnits old;
+  ApplyChunk(encoding, &encoded.model, chunk.kind.dtype, encoded.payload, bytes, &old);
+  ASSERT_EQ(bytes, chunk.after) << what;
+  const size_t unit_bytes = tensor::UnitBytes(chunk.kind.dtype);
+  ASSERT_EQ(TakeBack(bytes, old, unit_bytes), chunk.before) << what;
+  ASSERT_EQ(old.list().size(), CountChanged(chunk.before, chunk.after, unit_bytes)) << what;
 }
 
 TEST(ChunkTest, EveryEncodingGivesTheExactBytesBackAtEveryDensity) {

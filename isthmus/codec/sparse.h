@@ -11,6 +11,7 @@
 #include "isthmus/codec/activity.h"
 #include "isthmus/codec/element.h"
 #include "isthmus/codec/model.h"
+#include "isthmus/codec/old_units.h"
 
 namespace isthmus::codec {
 
@@ -81,8 +82,11 @@ void EncodeSparse(const SparseEvents& events, const Model& model, uint64_t eleme
                   ByteVector* payload);
 
 // Turns `units`, a chunk's old bytes, into the new ones. Any payload whatever ends in a result
-// inside `units` or in Error(kCorrupt); after an error their content is unspecified. Thread-safe.
-void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units);
+// inside `units` or in Error(kCorrupt); after an error their content, and what `old` lists, is
+// unspecified. `old` (nullptr: not wanted) gets what was overwritten, in the order of the payload:
+// ascending but for the order within kBlockElements units. Thread-safe.
+void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
+                 OldUnits* old = nullptr);
 
 // 4-bit codes, one to a byte, from packed bytes and back; codes.size() = 2 * packed.size().
 void UnpackCodes(ByteSpan packed, MutableByteSpan codes);

@@ -25,6 +25,9 @@ struct DecodeJob {
   const uint64_t* active_words;  // a bit for each 64 elements; nullptr: all active
   std::byte* elements;
   uint64_t count;
+  // Where each change is listed, elements being units; without a step one behind the other.
+  OldUnit* old;
+  size_t old_step;
 };
 
 }  // namespace isthmus::codec
@@ -112,10 +115,12 @@ class CodeReader {
 
 // Bit 31 of the result is set if the step is too large.
 template <uint32_t kBits>
-HWY_INLINE uint32_t ChangeElement(typename Element<kBits>::Bits* at, PackedStep step) {
+HWY_INLINE uint32_t ChangeElement(typename Element<kBits>::Bits* at, PackedStep step,
+                                  uint32_t position, OldUnit* old) {
   using Bits = typename Element<kBits>::Bits;
   Bits bits;
   std::memcpy(&bits, at, sizeof bits);
+  *old = {position, bits};
   bits = TakeStep<kBits>(bits, step);
   std::memcpy(at, &bits, sizeof bits);
   return Element<kBits>::MaxMagnitudeMinus1(step & 1) - (step >> 1);
@@ -128,6 +133,7 @@ class Decoder {
 
   explicit Decoder(const DecodeJob& job)
       : job_(job),
+        old_(job.old),
         codes_(job.in, *job.tables),
         classes_(job.rule->class_count),
         masks_(*job.rule) {}
@@ -146,22 +152,26 @@ class Decoder {
     }
     return codes_.AtEnd() && changed_ ? DecodeFault::kNone : DecodeFault::kStream;
   }
+  OldUnit* old() const { return old_; }
 
  private:
   // With one class and no bitmap a rank is a place.
   DecodeFault RunPlain() {
     Bits* const elements = reinterpret_cast<Bits*>(job_.elements);
     CodeReader codes = codes_;
+    OldUnit* old = old_;
     uint64_t next = next_[0];
     uint32_t faults = 0;
     while (next < job_.count && !codes.Past()) {
       uint32_t gap = 0;
       const PackedStep step = codes.template StepThenGap<kBits>(0, &gap);
-      faults |= ChangeElement<kBits>(elements + next, step);
+      faults |= ChangeElement<kBits>(elements + next, step, static_cast<uint32_t>(next), old);
+      old += job_.old_step;
       next += uint64_t{1} + gap;
       changed_ = true;
     }
     codes_ = codes;
+    old_ = old;
     next_[0] = static_cast<uint32_t>(std::min<uint64_t>(next, UINT32_MAX));
     if (codes.Past()) return DecodeFault::kStream;
     return faults >> 31 == 0 ? DecodeFault::kNone : DecodeFault::kStep;
@@ -173,22 +183,22 @@ class Decoder {
       if (job_.active_words != nullptr) active = job_.active_words[at / kBlockElements];
       if (active == 0) continue;
       const size_t count = static_cast<size_t>(std::min<uint64_t>(kBlockElements, job_.count - at));
-      const DecodeFault fault =
-          RunBlock(reinterpret_cast<Bits*>(job_.elements) + at, count, active);
+      const DecodeFault fault = RunBlock(static_cast<uint32_t>(at), count, active);
       if (fault != DecodeFault::kNone) return fault;
     }
     return DecodeFault::kNone;
   }
 
   // All masks are built before the first element of the block changes.
-  DecodeFault RunBlock(Bits* elements, size_t count, uint64_t active) {
+  DecodeFault RunBlock(uint32_t at, size_t count, uint64_t active) {
+    Bits* const elements = reinterpret_cast<Bits*>(job_.elements) + at;
     const auto* const next_block = reinterpret_cast<const std::byte*>(elements + kBlockElements);
     masks_.Build(elements, count, active, next_block);
     for (size_t c = 0; c < classes_; ++c) {
       PrefetchRest<Bits>(next_block, c, classes_);
       const uint32_t end = first_[c] + masks_.Select(c);
       if (next_[c] < end) {
-        const DecodeFault fault = RunClass(elements, c, end);
+        const DecodeFault fault = RunClass(at, c, end);
         if (fault != DecodeFault::kNone) return fault;
       }
       first_[c] = end;
@@ -196,8 +206,10 @@ class Decoder {
     return DecodeFault::kNone;
   }
 
-  DecodeFault RunClass(Bits* elements, size_t c, uint32_t end) {
+  DecodeFault RunClass(uint32_t at, size_t c, uint32_t end) {
     masks_.Index();
+    Bits* const elements = reinterpret_cast<Bits*>(job_.elements) + at;
+    OldUnit* old = old_;
     CodeReader codes = codes_;  // in registers: elements could alias *this
     uint32_t next = next_[c];
     const uint32_t first = first_[c];
@@ -206,10 +218,12 @@ class Decoder {
       uint32_t gap = 0;
       const PackedStep step = codes.template StepThenGap<kBits>(c, &gap);
       const uint32_t place = masks_.PlaceOf(c, next - first);
-      faults |= ChangeElement<kBits>(elements + place, step);
+      faults |= ChangeElement<kBits>(elements + place, step, at + place, old);
+      old += job_.old_step;
       next += 1 + gap;
     } while (next < end && !codes.Past());
     codes_ = codes;
+    old_ = old;
     next_[c] = next;
     changed_ = true;
     if (HWY_UNLIKELY(codes.Past())) return DecodeFault::kStream;
@@ -217,6 +231,7 @@ class Decoder {
   }
 
   const DecodeJob& job_;
+  OldUnit* old_;
   CodeReader codes_;
   const size_t classes_;
   bool changed_ = false;
@@ -225,12 +240,21 @@ class Decoder {
   Masks masks_;
 };
 
-DecodeFault DecodeElements(const DecodeJob& job, uint32_t element_bits) {
-  return WithMasksFor(*job.rule, [&]<typename Masks>() {
-    if (element_bits == 4) return Decoder<4, Masks>(job).Run();
-    if (element_bits == 8) return Decoder<8, Masks>(job).Run();
-    if (element_bits == 16) return Decoder<16, Masks>(job).Run();
-    return Decoder<32, Masks>(job).Run();
+template <uint32_t kBits, typename Masks>
+DecodeFault Decode(DecodeJob* job) {
+  Decoder<kBits, Masks> decoder(*job);
+  const DecodeFault fault = decoder.Run();
+  job->old = decoder.old();
+  return fault;
+}
+
+// Leaves job->old behind the last change that was listed.
+DecodeFault DecodeElements(DecodeJob* job, uint32_t element_bits) {
+  return WithMasksFor(*job->rule, [&]<typename Masks>() {
+    if (element_bits == 4) return Decode<4, Masks>(job);
+    if (element_bits == 8) return Decode<8, Masks>(job);
+    if (element_bits == 16) return Decode<16, Masks>(job);
+    return Decode<32, Masks>(job);
   });
 }
 
@@ -280,32 +304,58 @@ void ThrowFault(DecodeFault fault, uint32_t element_bits) {
   }
 }
 
-}  // namespace
-
-void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units) {
+void DecodePayload(ByteSpan payload, const Model& model, tensor::Dtype dtype, DecodeJob* job) {
   thread_local ByteVector stream;
-  thread_local ByteVector codes;
-  const uint32_t element_bits = ElementBits(model.elements, dtype);
-  const bool packed = model.elements == Elements::kCodes4;
-  if (packed) {
-    codes.resize(units.size() * 2);
-    UnpackCodes(units, codes);
-  }
   bool has_bitmap = false;
+  const uint32_t element_bits = ElementBits(model.elements, dtype);
   const ClassRule rule(model.thresholds, KeyRuleOf(model.elements, dtype));
-  DecodeJob job = {OpenStream(payload, &stream, &has_bitmap),
-                   &TablesFor(model),
-                   &rule,
-                   nullptr,
-                   packed ? codes.data() : units.data(),
-                   units.size() * 8 / element_bits};
+  job->in = OpenStream(payload, &stream, &has_bitmap);
+  job->tables = &TablesFor(model);
+  job->rule = &rule;
+  job->active_words = nullptr;
   std::vector<uint64_t> active_words;
   if (has_bitmap) {
-    active_words = ReadActivity(&job.in, job.count).WordBits(job.count);
-    job.active_words = active_words.data();
+    active_words = ReadActivity(&job->in, job->count).WordBits(job->count);
+    job->active_words = active_words.data();
   }
   ThrowFault(HWY_DYNAMIC_DISPATCH(DecodeElements)(job, element_bits), element_bits);
-  if (packed) PackCodes(codes, units);
+}
+
+void ApplyUnits(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
+                OldUnits* old) {
+  OldUnit any;
+  DecodeJob job = {};
+  job.elements = units.data();
+  job.count = units.size() / tensor::UnitBytes(dtype);
+  job.old = old == nullptr ? &any : old->room();
+  job.old_step = old == nullptr ? 0 : 1;
+  DecodePayload(payload, model, dtype, &job);
+  if (old != nullptr) old->SetCount(static_cast<size_t>(job.old - old->room()));
+}
+
+void ApplyCodes(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
+                OldUnits* old) {
+  thread_local ByteVector codes;
+  thread_local ByteVector before;
+  codes.resize(units.size() * 2);
+  UnpackCodes(units, codes);
+  OldUnit any;
+  DecodeJob job = {};
+  job.elements = codes.data();
+  job.count = codes.size();
+  job.old = &any;
+  DecodePayload(payload, model, dtype, &job);
+  if (old != nullptr) before.assign(units.begin(), units.end());
+  PackCodes(codes, units);
+  if (old != nullptr) old->Compare(before, units, tensor::UnitBytes(dtype));
+}
+
+}  // namespace
+
+void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
+                 OldUnits* old) {
+  if (model.elements == Elements::kCodes4) return ApplyCodes(payload, model, dtype, units, old);
+  ApplyUnits(payload, model, dtype, units, old);
 }
 
 }  // namespace isthmus::codec

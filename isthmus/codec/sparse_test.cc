@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/support/guarded_bytes.h"
+#include "tests/support/old_units.h"
 #include "tests/support/simd.h"
 #include "tests/support/sparse_chunk.h"
 
@@ -15,6 +16,7 @@ namespace isthmus::codec {
 namespace {
 
 using ::isthmus::testing::ActivityOf;
+using ::isthmus::testing::CountChanged;
 using ::isthmus::testing::ElementKind;
 using ::isthmus::testing::ElementsOf;
 using ::isthmus::testing::EncodeChunk;
@@ -26,6 +28,7 @@ using ::isthmus::testing::RandomChunk;
 using ::isthmus::testing::SetElement;
 using ::isthmus::testing::SparseChunk;
 using ::isthmus::testing::SparsePayload;
+using ::isthmus::testing::TakeBack;
 
 constexpr double kShares[] = {0, 0.001, 0.01, 0.1, 0.5, 1};
 
@@ -87,6 +90,15 @@ class ShiftedBytes {
   MutableByteSpan span_;
 };
 
+// Each change is listed once, in rising blocks.
+void ExpectOld(const Case& c, const OldUnits& old) {
+  const size_t unit_bytes = tensor::UnitBytes(c.chunk.kind.dtype);
+  ASSERT_EQ(TakeBack(c.chunk.after, old, unit_bytes), c.chunk.before) << Describe(c);
+  ASSERT_EQ(old.list().size(), CountChanged(c.chunk.before, c.chunk.after, unit_bytes));
+  ASSERT_TRUE(std::ranges::is_sorted(
+      old.list(), {}, [](const OldUnit& unit) { return unit.position / kBlockElements; }));
+}
+
 // The target in use makes the same payload, and the new bytes of it.
 void ExpectSameAt(const Case& c, size_t shift) {
   const ShiftedBytes before(ElementsOf(c.chunk.kind, c.chunk.before), shift);
@@ -98,8 +110,10 @@ void ExpectSameAt(const Case& c, size_t shift) {
   ASSERT_EQ(payload, c.encoded.payload) << Describe(c);
 
   const ShiftedBytes units(c.chunk.before, shift);
-  ApplySparse(payload, c.encoded.model, c.chunk.kind.dtype, units.span());
+  OldUnits old;
+  ApplySparse(payload, c.encoded.model, c.chunk.kind.dtype, units.span(), &old);
   ASSERT_TRUE(std::ranges::equal(units.span(), c.chunk.after)) << Describe(c);
+  ExpectOld(c, old);
 }
 
 void ExpectSameOnEveryTarget(const std::vector<Case>& cases) {

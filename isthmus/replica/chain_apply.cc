@@ -10,8 +10,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/codec/chunk_scan.h"
-#include "isthmus/codec/scan.h"
-#include "isthmus/tensor/position_sum.h"
+#include "isthmus/codec/old_units.h"
 
 namespace isthmus::replica {
 namespace {
@@ -19,6 +18,7 @@ namespace {
 using codec::Chain;
 using codec::ChunkLayout;
 using codec::FileKind;
+using codec::OldUnit;
 using codec::Piece;
 using tensor::Checkpoint;
 using tensor::VersionTable;
@@ -41,9 +41,8 @@ constexpr size_t kPageBytes = 4096;
 
 // Buffers of one thread.
 struct Scratch {
-  ByteVector old_bytes;
   ByteVector bytes;
-  std::vector<uint32_t> positions;
+  codec::OldUnits old;
 };
 
 Scratch& ThreadScratch() {
@@ -52,11 +51,11 @@ Scratch& ThreadScratch() {
 }
 
 // Positions count from unit `first` of `from`; `to` begins there.
-void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const uint32_t> positions,
-               uint64_t first, MutableByteSpan to) {
-  for (const uint32_t position : positions) {
-    std::memcpy(to.data() + (position - first) * unit_bytes, from.data() + position * unit_bytes,
-                unit_bytes);
+void CopyUnits(ByteSpan from, size_t unit_bytes, std::span<const OldUnit> changes, uint64_t first,
+               MutableByteSpan to) {
+  for (const OldUnit& old : changes) {
+    std::memcpy(to.data() + (old.position - first) * unit_bytes,
+                from.data() + old.position * unit_bytes, unit_bytes);
   }
 }
 
@@ -110,56 +109,42 @@ class Pass {
 
   // A copy that is known to be the files': were a page of a mapping lost, what is read there would
   // be zeros, and must neither be recorded as old nor written.
-  void CopyOld(const ChunkLayout::Chunk& info, ByteVector* old_bytes) const {
-    old_bytes->clear();
+  void CopyOld(const ChunkLayout::Chunk& info, ByteVector* bytes) const {
+    bytes->clear();
     for (const Piece& piece : layout_.Pieces(info)) {
       const ByteSpan data = codec::PieceBytes(checkpoint_, piece, tensor::UnitBytes(info.dtype));
-      old_bytes->insert(old_bytes->end(), data.begin(), data.end());
+      bytes->insert(bytes->end(), data.begin(), data.end());
       checkpoint_.shards()[checkpoint_.tensors()[piece.tensor].shard].map.CheckIntact();
     }
   }
 
   void Change(size_t chunk, const ChunkLayout::Chunk& info) {
     Scratch& scratch = ThreadScratch();
-    CopyOld(info, &scratch.old_bytes);
-    scratch.bytes = scratch.old_bytes;
-    chain_->FoldChunk(chunk, scratch.bytes);
-    scratch.positions.resize(info.units + codec::kScanSlack);
-    const size_t count =
-        codec::ScanChanged(scratch.old_bytes, scratch.bytes, tensor::UnitBytes(info.dtype), 0,
-                           scratch.positions.data());
-    std::span<const uint32_t> left(scratch.positions.data(), count);
-    for (const Piece& piece : layout_.Pieces(info)) {
-      const auto end = std::ranges::lower_bound(left, piece.chunk_unit + piece.units);
-      const auto inside = static_cast<size_t>(end - left.begin());
-      ChangePiece(piece, tensor::UnitBytes(info.dtype), scratch, left.first(inside));
-      left = left.subspan(inside);
-    }
+    CopyOld(info, &scratch.bytes);
+    chain_->FoldChunk(chunk, scratch.bytes, &scratch.old);
+    const std::span<const Piece> pieces = layout_.Pieces(info);
+    if (pieces.size() > 1) scratch.old.Sort();
+    for (const Piece& piece : pieces) ChangePiece(piece, tensor::UnitBytes(info.dtype), scratch);
   }
 
-  void ChangePiece(const Piece& piece, size_t unit_bytes, const Scratch& scratch,
-                   std::span<const uint32_t> positions) {
-    const uint64_t begin = piece.chunk_unit * unit_bytes;
+  void ChangePiece(const Piece& piece, size_t unit_bytes, const Scratch& scratch) {
     const uint64_t length = piece.units * unit_bytes;
-    const ByteSpan bytes = ByteSpan(scratch.bytes).subspan(begin, length);
+    const ByteSpan bytes = ByteSpan(scratch.bytes).subspan(piece.chunk_unit * unit_bytes, length);
+    const std::span<const OldUnit> changes = scratch.old.Within(piece.chunk_unit, piece.units);
     Hash(piece, unit_bytes, bytes);
-    if (positions.empty()) return;
+    if (changes.empty()) return;
     sum_changes_[piece.tensor] +=
-        tensor::PositionSumChange(scratch.old_bytes, scratch.bytes, unit_bytes,
-                                  piece.first_unit - piece.chunk_unit, positions);
+        codec::SumChange(changes, scratch.bytes, unit_bytes, piece.first_unit - piece.chunk_unit);
     const Checkpoint::Tensor& tensor = checkpoint_.tensors()[piece.tensor];
     const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
     const uint64_t place = tensor.info.begin + piece.first_unit * unit_bytes;
     if (undo_ != nullptr) {
-      std::vector<uint32_t> own(positions.begin(), positions.end());
-      for (uint32_t& position : own) position -= static_cast<uint32_t>(piece.chunk_unit);
-      undo_->RecordUnits(shard.file, place, unit_bytes,
-                         ByteSpan(scratch.old_bytes).subspan(begin, length), own);
+      undo_->RecordUnits(shard.file, place, unit_bytes, bytes, changes, piece.chunk_unit);
     }
-    if (positions.size() * kPageBytes >= length) {
+    if (changes.size() * kPageBytes >= length) {
       shard.map.WriteAt(place, bytes);
     } else {
-      CopyUnits(scratch.bytes, unit_bytes, positions, piece.chunk_unit,
+      CopyUnits(scratch.bytes, unit_bytes, changes, piece.chunk_unit,
                 checkpoint_.WritableData(tensor).subspan(piece.first_unit * unit_bytes, length));
     }
   }

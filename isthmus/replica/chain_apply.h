@@ -17,8 +17,8 @@ namespace isthmus::replica {
 // `target` and verifies all of it: every tensor, changed or not, every shard header and every other
 // file. Each chunk is folded in a thread's own buffer, hashed there, recorded in `undo` (nullptr:
 // no record) and only then written; so the pass reads and writes each byte of the checkpoint at
-// most once. Returns the version's table. Memory: about 6 chunks a thread (old, new, positions,
-// undo record, codes), at most 40 MiB.
+// most once. Returns the version's table. Memory: a thread's chunk and what was overwritten, a few
+// MiB; where several patches are folded or codes changed, up to 5 chunks, at most 40 MiB.
 //
 // Throws kCorrupt when the result is not the target, and whatever a failing disk raises; the
 // checkpoint is then between the versions until UndoLog::Replay took it back.

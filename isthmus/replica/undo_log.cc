@@ -1,5 +1,6 @@
 #include "isthmus/replica/undo_log.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "isthmus/base/error.h"
@@ -12,6 +13,7 @@ namespace {
 enum class RecordKind : uint8_t { kUnits = 1, kBytes = 2, kFile = 3, kNoFile = 4 };
 
 constexpr size_t kFrameBytes = 4 + 8;
+constexpr size_t kPlaceBytes = 2;  // of a unit in a run, see UndoRun
 constexpr uint64_t kMaxFileNameBytes = 4096;
 // A chunk of 4-byte units (docs/patch-format.md, section 1).
 constexpr uint64_t kMaxRangeBytes = uint64_t{4} << 20;
@@ -21,6 +23,30 @@ ByteWriter StartRecord(RecordKind kind, const std::string& file) {
   body.U8(static_cast<uint8_t>(kind));
   body.String(file);
   return body;
+}
+
+ByteVector OldRange(ByteSpan range, size_t unit_bytes, std::span<const codec::OldUnit> changes,
+                    uint64_t first) {
+  ByteVector old_range(range.begin(), range.end());
+  for (const codec::OldUnit& old : changes) {
+    std::memcpy(old_range.data() + (old.position - first) * unit_bytes, &old.bits, unit_bytes);
+  }
+  return old_range;
+}
+
+// Reads as UndoRun does.
+void AppendRun(std::span<const codec::OldUnit> changes, uint64_t first, size_t unit_bytes,
+               ByteWriter* body) {
+  body->Varint((changes.front().position - first) >> 16);
+  body->Varint(changes.size());
+  std::byte* place = body->Extend(changes.size() * (kPlaceBytes + unit_bytes)).data();
+  std::byte* unit = place + changes.size() * kPlaceBytes;
+  for (const codec::OldUnit& old : changes) {
+    StoreLe(place, static_cast<uint16_t>(old.position - first));
+    std::memcpy(unit, &old.bits, unit_bytes);
+    place += kPlaceBytes;
+    unit += unit_bytes;
+  }
 }
 
 // The next whole record's body; empty at the end or where a crash cut the log.
@@ -47,12 +73,31 @@ void UndoBytes(ByteReader* body, const fs::path& path) {
   file.WriteAt(offset, body->Take(body->remaining()));
 }
 
+// Units whose positions differ in the lowest 16 bits only: these bits of all, then all units.
+void UndoRun(ByteReader* body, const fs::path& path, uint64_t unit_bytes, MutableByteSpan range) {
+  const uint64_t high = body->Varint();
+  const uint64_t count = body->Varint();
+  if (high > range.size() >> 16 || count > range.size()) {
+    Throw(ErrorCode::kCorrupt, "undo change of {}: {} units from {} * 2^16, the range has {}",
+          path.string(), count, high, range.size() / unit_bytes);
+  }
+  const ByteSpan low = body->Take(count * kPlaceBytes);
+  const ByteSpan units = body->Take(count * unit_bytes);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t position = high << 16 | LoadLe<uint16_t>(low.data() + i * kPlaceBytes);
+    if (position >= range.size() / unit_bytes) {
+      Throw(ErrorCode::kCorrupt, "undo change of {}: unit {} of {}", path.string(), position,
+            range.size() / unit_bytes);
+    }
+    std::memcpy(range.data() + position * unit_bytes, units.data() + i * unit_bytes, unit_bytes);
+  }
+}
+
 void UndoUnits(ByteReader* body, const fs::path& path) {
   File file = File::OpenReadWrite(path);
   const uint64_t offset = body->Varint();
   const uint64_t range_bytes = body->Varint();
   const uint64_t unit_bytes = body->Varint();
-  const uint64_t count = body->Varint();
   if ((unit_bytes != 1 && unit_bytes != 2 && unit_bytes != 4) || range_bytes > kMaxRangeBytes) {
     Throw(ErrorCode::kCorrupt, "undo change of {}: {} bytes in units of {}", path.string(),
           range_bytes, unit_bytes);
@@ -60,17 +105,7 @@ void UndoUnits(ByteReader* body, const fs::path& path) {
   CheckRange(file, offset, range_bytes);
   ByteVector range(range_bytes);
   file.ReadAt(offset, range);
-  uint64_t position = 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    position += body->Varint();
-    const ByteSpan old_unit = body->Take(unit_bytes);
-    if (position >= range_bytes / unit_bytes) {
-      Throw(ErrorCode::kCorrupt, "undo change of {}: unit {} of {}", path.string(), position,
-            range_bytes / unit_bytes);
-    }
-    std::memcpy(range.data() + position * unit_bytes, old_unit.data(), unit_bytes);
-    ++position;
-  }
+  while (body->remaining() > 0) UndoRun(body, path, unit_bytes, range);
   file.WriteAt(offset, range);
 }
 
@@ -105,18 +140,21 @@ void UndoRecord(ByteSpan bytes, const fs::path& directory) {
 }  // namespace
 
 void UndoLog::RecordUnits(const std::string& file, uint64_t offset, size_t unit_bytes,
-                          ByteSpan range, std::span<const uint32_t> positions) {
-  if (positions.size() * (unit_bytes + 1) >= range.size()) return RecordBytes(file, offset, range);
+                          ByteSpan range, std::span<const codec::OldUnit> changes, uint64_t first) {
+  if (changes.size() * (unit_bytes + kPlaceBytes) >= range.size()) {
+    return RecordBytes(file, offset, OldRange(range, unit_bytes, changes, first));
+  }
   ByteWriter body = StartRecord(RecordKind::kUnits, file);
   body.Varint(offset);
   body.Varint(range.size());
   body.Varint(unit_bytes);
-  body.Varint(positions.size());
-  uint64_t expected = 0;
-  for (const uint32_t position : positions) {
-    body.Varint(position - expected);
-    body.Append(range.subspan(position * unit_bytes, unit_bytes));
-    expected = uint64_t{position} + 1;
+  while (!changes.empty()) {
+    const uint64_t high = (changes.front().position - first) >> 16;
+    const auto end = std::ranges::find_if(
+        changes, [&](const codec::OldUnit& old) { return (old.position - first) >> 16 != high; });
+    const auto count = static_cast<size_t>(end - changes.begin());
+    AppendRun(changes.first(count), first, unit_bytes, &body);
+    changes = changes.subspan(count);
   }
   Append(body.bytes());
 }

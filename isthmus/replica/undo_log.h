@@ -15,6 +15,7 @@
 #include <string>
 
 #include "isthmus/base/file.h"
+#include "isthmus/codec/old_units.h"
 
 namespace isthmus::replica {
 
@@ -24,10 +25,12 @@ class UndoLog {
   // Creates the log, or empties an old one.
   explicit UndoLog(const fs::path& path) : file_(File::Create(path)) {}
 
-  // Units of `unit_bytes` at `positions` (rising) of the range that begins at byte `offset` of
-  // `file`; `range` holds its old bytes.
+  // The range that begins at byte `offset` of `file` is to become `range`, units of `unit_bytes`;
+  // `changes` are those that differ, in any order, their positions counted from unit `first` before
+  // the range. Fewest bytes if positions next to each other in the list are alike in all but their
+  // lowest 16 bits.
   void RecordUnits(const std::string& file, uint64_t offset, size_t unit_bytes, ByteSpan range,
-                   std::span<const uint32_t> positions);
+                   std::span<const codec::OldUnit> changes, uint64_t first);
   // A whole range: smaller than units where most of it changes.
   void RecordBytes(const std::string& file, uint64_t offset, ByteSpan old_bytes);
   // A whole small file; nullopt if it did not exist.

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
-#include "isthmus/codec/scan.h"
+#include "isthmus/codec/old_units.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
@@ -16,8 +17,10 @@ using ::isthmus::testing::TempDir;
 
 class UndoLogTest : public ::testing::Test {
  protected:
-  // A file of `units` units and a changed copy; records the change in ranges of 100 units.
-  void RecordChange(size_t unit_bytes, size_t units, unsigned one_in, std::mt19937* random) {
+  // A file of `units` units and a changed copy; records the change in ranges of `range_units`
+  // units.
+  void RecordChange(size_t unit_bytes, size_t units, unsigned one_in, std::mt19937* random,
+                    size_t range_units = 100) {
     old_.assign(units * unit_bytes, '\0');
     for (char& c : old_) c = static_cast<char>((*random)());
     new_ = old_;
@@ -25,17 +28,22 @@ class UndoLogTest : public ::testing::Test {
       if ((*random)() % one_in == 0) c = static_cast<char>(c ^ 1);
     }
     UndoLog log(dir_ / "undo");
-    const size_t range_bytes = 100 * unit_bytes;
+    const size_t range_bytes = range_units * unit_bytes;
     for (size_t at = 0; at < old_.size(); at += range_bytes) {
-      const ByteSpan before = AsBytes(old_).subspan(at, std::min(range_bytes, old_.size() - at));
-      std::vector<uint32_t> positions(before.size() / unit_bytes + codec::kScanSlack);
-      positions.resize(codec::ScanChanged(before, AsBytes(new_).subspan(at, before.size()),
-                                          unit_bytes, 0, positions.data()));
-      log.RecordUnits("file", at, unit_bytes, before, positions);
+      const size_t size = std::min(range_bytes, old_.size() - at);
+      const ByteSpan after = AsBytes(new_).subspan(at, size);
+      codec::OldUnits old;
+      old.Compare(AsBytes(old_).subspan(at, size), after, unit_bytes);
+      std::vector<codec::OldUnit> changes(old.list().begin(), old.list().end());
+      for (codec::OldUnit& change : changes) change.position += kFirst;
+      std::ranges::shuffle(changes, *random);
+      log.RecordUnits("file", at, unit_bytes, after, changes, kFirst);
     }
   }
 
   std::string Content() const { return ReadFile(dir_ / "file", 1 << 20); }
+
+  static constexpr uint32_t kFirst = 5;  // unit of the chunk at which a range begins
 
   TempDir dir_;
   std::string old_;
@@ -60,6 +68,16 @@ TEST_F(UndoLogTest, TakesBackAnyPartOfAChangeAnyNumberOfTimes) {
       UndoLog::Replay(dir_ / "undo", dir_.path());
       ASSERT_EQ(Content(), old_);
     }
+  }
+}
+
+TEST_F(UndoLogTest, ARangeOfAWholeChunkComesBack) {
+  std::mt19937 random(2);
+  for (const unsigned one_in : {2U, 100U}) {
+    RecordChange(1, 300'000, one_in, &random, 300'000);
+    dir_.Write("file", new_);
+    EXPECT_EQ(UndoLog::Replay(dir_ / "undo", dir_.path()), 1U);
+    ASSERT_EQ(Content(), old_);
   }
 }
 
