@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <bit>
+#include <type_traits>
 
 #if HWY_ARCH_X86_64
 #include <immintrin.h>
@@ -22,6 +23,14 @@ HWY_BEFORE_NAMESPACE();
 namespace isthmus::codec::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// What a mask of so many lanes is stored in: of just its size, so that it never goes through
+// memory.
+template <size_t kLanes>
+using MaskBits =
+    std::conditional_t<kLanes <= 8, uint8_t,
+                       std::conditional_t<kLanes <= 16, uint16_t,
+                                          std::conditional_t<kLanes <= 32, uint32_t, uint64_t>>>;
 
 using KeyTag = hn::CappedTag<uint8_t, 64>;
 

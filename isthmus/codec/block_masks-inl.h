@@ -7,7 +7,6 @@
 #define ISTHMUS_CODEC_BLOCK_MASKS_INL_H_
 #endif
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -17,10 +16,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace isthmus::codec::HWY_NAMESPACE {
 
-// The elements of one block, by class. Bit i of word w stands for element 64 w + i.
+// The elements of one block in rows of kRow classes: row w stands for elements 64 w to 64 w + 63,
+// bit i of a mask in it for element 64 w + i.
+template <size_t kRow>
 class BlockMasks {
  public:
-  explicit BlockMasks(const ClassRule& rule) : rule_(rule), class_count_(rule.class_count) {}
+  static constexpr size_t kMostClasses = kRow;
+
+  explicit BlockMasks(const ClassRule& rule) : rule_(rule) {
+    for (size_t c = 1; c < kRow; ++c) {
+      std::memset(below_[c], INT8_MAX, sizeof below_[c]);  // no key is above it
+      if (c < rule.class_count) std::memcpy(below_[c], rule.below[c], sizeof below_[c]);
+    }
+  }
 
   // The elements may lie at any address. All masks of the block are made here, before any element
   // changes. `count` is 1 to kBlockElements; bit w of `active_words` says whether word w takes
@@ -31,119 +39,126 @@ class BlockMasks {
     const size_t whole = count / 64;
     for (size_t w = 0; w < whole; ++w) {
       hwy::Prefetch(next_block + w * 64);
-      const bool active = (active_words >> w & 1) != 0;
-      if (active) CompareWord(elements + w * 64, w);
-      at_least_[0][w] = active ? ~uint64_t{0} : 0;
+      BuildWord(elements + w * 64, w, (active_words >> w & 1) != 0 ? ~uint64_t{0} : 0);
     }
-    if (whole == kBlockWords) return;
-    std::fill(at_least_[0] + whole, at_least_[0] + kBlockWords, uint64_t{0});
-    if (count % 64 == 0 || (active_words >> whole & 1) == 0) return;
-    T rest[64] = {};
-    std::memcpy(rest, elements + whole * 64, (count % 64) * sizeof(T));
-    CompareWord(rest, whole);
-    at_least_[0][whole] = (uint64_t{1} << (count % 64)) - 1;
+    if (HWY_UNLIKELY(whole < kBlockWords)) {
+      T rest[64] = {};
+      std::memcpy(rest, elements + whole * 64, (count % 64) * sizeof(T));
+      const uint64_t valid = (uint64_t{1} << (count % 64)) - 1;
+      BuildWord(rest, whole, (active_words >> whole & 1) != 0 ? valid : 0);
+      std::memset(mask_ + whole + 1, 0, (kBlockWords - whole - 1) * sizeof mask_[0]);
+      std::memset(counts_ + whole + 1, 0, (kBlockWords - whole - 1) * sizeof counts_[0]);
+    }
+    SumUp();
   }
 
-  // Selects a class for the calls below; returns how many elements it has.
-  uint32_t Select(size_t c) {
-    const hn::CappedTag<uint64_t, kBlockWords> d64;
-    const hn::Rebind<uint16_t, decltype(d64)> d16;
-    auto sum = hn::Zero(d64);
-    for (size_t w = 0; w < kBlockWords; w += hn::Lanes(d64)) {
-      auto mask = hn::And(hn::Load(d64, at_least_[c] + w), hn::Load(d64, at_least_[0] + w));
-      if (c + 1 < class_count_) mask = hn::AndNot(hn::Load(d64, at_least_[c + 1] + w), mask);
-      const auto counts = hn::PopulationCount(mask);
-      hn::Store(mask, d64, mask_ + w);
-      hn::Store(hn::TruncateTo(d16, counts), d16, count_ + w);
-      sum = hn::Add(sum, counts);
-    }
-    return static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(d64, sum)));
-  }
-
-  // Prepares the selected class for PlaceOf and RankOf.
-  void Index() {
-    const hn::CappedTag<uint16_t, kBlockWords> d;
-    for (size_t w = 0; w < kBlockWords; w += hn::Lanes(d)) {  // in groups of eight words
-      const auto counts = hn::Load(d, count_ + w);
-      auto sums = hn::Add(counts, hn::ShiftLeftLanes<1>(d, counts));
-      sums = hn::Add(sums, hn::ShiftLeftLanes<2>(d, sums));
-      sums = hn::Add(sums, hn::ShiftLeftLanes<4>(d, sums));
-      hn::Store(sums, d, through_ + w);
-      hn::Store(hn::Sub(sums, counts), d, before_ + w);
-    }
-    uint16_t sum = 0;
-    for (size_t g = 0; g < 8; ++g) {
-      group_before_[g] = sum;
-      sum = static_cast<uint16_t>(sum + through_[g * 8 + 7]);
-      group_through_[g] = sum;
+  // Makes PlaceOf possible.
+  void PreparePlaces() {
+    for (size_t c = 0; c < kRow; ++c) {
+      for (size_t g = 0; g < kGroups; ++g)
+        groups_[c][g] = static_cast<int16_t>(before_[g * kGroupWords][c]);
     }
   }
 
-  // Place in the block of the element with this rank in the selected class, which is c.
-  HWY_INLINE uint32_t PlaceOf(size_t /*c*/, uint32_t rank) const {
-    const uint32_t group = CountAtMost(group_through_, rank);
-    rank -= group_before_[group];
-    const uint32_t word = group * 8 + CountAtMost(through_ + size_t{group} * 8, rank);
-    return word * 64 + SelectBit(mask_[word], rank - before_[word]);
+  // How many elements class c has.
+  HWY_INLINE uint32_t Count(size_t c) const { return before_[kBlockWords][c]; }
+
+  // Place in the block of the element of class c with this rank in it.
+  HWY_INLINE uint32_t PlaceOf(size_t c, uint32_t rank) const {
+    const hn::FixedTag<int16_t, kGroups> d;
+    const auto above = hn::Gt(hn::Load(d, groups_[c]), hn::Set(d, static_cast<int16_t>(rank)));
+    auto word = static_cast<uint32_t>((kGroups - 1 - hn::CountTrue(d, above)) * kGroupWords);
+    for (uint32_t step = kGroupWords / 2; step > 0; step /= 2) {
+      word += before_[word + step][c] <= rank ? step : 0;
+    }
+    return word * 64 + SelectBit(mask_[word][c], rank - before_[word][c]);
   }
-  // Rank in the selected class, which is c, of an element of it.
-  HWY_INLINE uint32_t RankOf(size_t /*c*/, uint32_t place) const {
+  // Rank in class c of an element of it.
+  HWY_INLINE uint32_t RankOf(size_t c, uint32_t place) const {
     const uint32_t word = place / 64;
-    const uint64_t below = mask_[word] & ((uint64_t{1} << (place % 64)) - 1);
-    return static_cast<uint32_t>(group_before_[word / 8] + before_[word] + std::popcount(below));
+    const uint64_t below = mask_[word][c] & ((uint64_t{1} << (place % 64)) - 1);
+    return static_cast<uint32_t>(before_[word][c] + std::popcount(below));
   }
 
  private:
+  // `valid`: the elements that take part.
+  template <typename T>
+  HWY_INLINE void BuildWord(const T* elements, size_t w, uint64_t valid) {
+    uint64_t at_least[kRow];
+    CompareWord(elements, at_least);
+    for (size_t c = 1; c < kRow; ++c) {
+      at_least[c] &= valid;
+      Put(w, c - 1, valid & ~at_least[c]);
+      valid = at_least[c];
+    }
+    Put(w, kRow - 1, valid);
+  }
+  HWY_INLINE void Put(size_t w, size_t c, uint64_t mask) {
+    mask_[w][c] = mask;
+    counts_[w][c] = static_cast<uint8_t>(std::popcount(mask));
+  }
+
+  // Bit i of at_least[c]: element i is of class c or above, c > 0.
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
   // Emulated vectors are several times slower than a table.
   template <typename T>
-  HWY_INLINE void CompareWord(const T* elements, size_t w) {
+  HWY_INLINE void CompareWord(const T* elements, uint64_t* at_least) const {
     uint64_t masks[kMaxClasses] = {};
     for (size_t i = 0; i < 64; ++i) {
       T bits;
       std::memcpy(&bits, elements + i, sizeof bits);
       masks[rule_.class_of_key[KeyOf<8 * sizeof(T)>(bits, rule_.key)]] |= uint64_t{1} << i;
     }
-    uint64_t at_least = 0;
-    for (size_t c = class_count_; c-- > 1;) {
-      at_least |= masks[c];
-      at_least_[c][w] = at_least;
+    uint64_t above = 0;
+    for (size_t c = kRow; c-- > 1;) {
+      above |= masks[c];
+      at_least[c] = above;
     }
   }
 #else
   template <typename T>
-  HWY_INLINE void CompareWord(const T* elements, size_t w) {
+  HWY_INLINE void CompareWord(const T* elements, uint64_t* at_least) const {
     const hn::RebindToSigned<KeyTag> d;
-    const size_t lanes = hn::Lanes(d);
-    const size_t class_count = class_count_;
-    for (size_t i = 0; i < 64; i += lanes) {
-      const auto keys = hn::Xor(LoadKeys(elements + i, rule_.key), hn::Set(KeyTag(), 0x80));
-      for (size_t c = 1; c < class_count; ++c) {
-        const auto at_least = hn::Gt(hn::BitCast(d, keys), hn::Load(d, rule_.below[c]));
-        hn::StoreMaskBits(d, at_least, reinterpret_cast<uint8_t*>(&at_least_[c][w]) + i / 8);
+    constexpr size_t kLanes = hn::MaxLanes(KeyTag());
+    hn::Vec<decltype(d)> keys[64 / kLanes];
+    for (size_t i = 0; i < 64 / kLanes; ++i) {
+      const auto unsigned_keys = LoadKeys(elements + i * kLanes, rule_.key);
+      keys[i] = hn::BitCast(d, hn::Xor(unsigned_keys, hn::Set(KeyTag(), 0x80)));
+    }
+    for (size_t c = 1; c < kRow; ++c) {
+      const auto below = hn::Load(d, below_[c]);
+      at_least[c] = 0;
+      for (size_t i = 0; i < 64 / kLanes; ++i) {
+        MaskBits<kLanes> bits = 0;
+        hn::StoreMaskBits(d, hn::Gt(keys[i], below), reinterpret_cast<uint8_t*>(&bits));
+        at_least[c] |= uint64_t{bits} << (i * kLanes);
       }
     }
   }
 #endif
 
-  // How many of eight ascending numbers are at most `value`.
-  static HWY_INLINE uint32_t CountAtMost(const uint16_t* sorted, uint32_t value) {
-    const hn::FixedTag<int16_t, 8> d;
-    const auto numbers = hn::Load(d, reinterpret_cast<const int16_t*>(sorted));
-    const auto above = hn::Gt(numbers, hn::Set(d, static_cast<int16_t>(value)));
-    return static_cast<uint32_t>(8 - hn::CountTrue(d, above));
+  void SumUp() {
+    const hn::FixedTag<uint16_t, 8> d;
+    const hn::Rebind<uint8_t, decltype(d)> d8;
+    for (size_t c = 0; c < kRow; c += 8) {
+      auto sum = hn::Zero(d);
+      hn::Store(sum, d, before_[0] + c);
+      for (size_t w = 0; w < kBlockWords; ++w) {
+        sum = hn::Add(sum, hn::PromoteTo(d, hn::Load(d8, counts_[w] + c)));
+        hn::Store(sum, d, before_[w + 1] + c);
+      }
+    }
   }
 
+  static constexpr size_t kGroups = 8;  // of words
+  static constexpr size_t kGroupWords = kBlockWords / kGroups;
+
   const ClassRule& rule_;
-  const size_t class_count_;
-  // [c]: the elements of at least class c. [0]: those that take part.
-  alignas(64) uint64_t at_least_[kMaxClasses][kBlockWords] = {};
-  alignas(64) uint64_t mask_[kBlockWords];
-  alignas(64) uint16_t count_[kBlockWords];
-  alignas(64) uint16_t through_[kBlockWords];  // elements in the group of 8 words, with this word
-  alignas(64) uint16_t before_[kBlockWords];   // and without
-  alignas(64) uint16_t group_before_[8];
-  alignas(64) uint16_t group_through_[8];
+  alignas(64) int8_t below_[kRow][64];  // as the rule's
+  alignas(64) uint64_t mask_[kBlockWords][kRow];
+  alignas(64) uint8_t counts_[kBlockWords][kRow];
+  alignas(64) uint16_t before_[kBlockWords + 1][kRow];  // elements in the rows before
+  alignas(64) int16_t groups_[kRow][kGroups];           // the same for the first row of each group
 };
 
 // Calls use.template operator()<Masks>() with the fastest masks for the rule.
@@ -152,8 +167,8 @@ auto WithMasksFor(const ClassRule& rule, const Use& use) {
 #if ISTHMUS_HAS_BLOCK_ROWS
   if (BlockRows::Fits(rule)) return use.template operator()<BlockRows>();
 #endif
-  static_cast<void>(rule);
-  return use.template operator()<BlockMasks>();
+  if (rule.class_count <= 8) return use.template operator()<BlockMasks<8>>();
+  return use.template operator()<BlockMasks<kMaxClasses>>();
 }
 
 }  // namespace isthmus::codec::HWY_NAMESPACE

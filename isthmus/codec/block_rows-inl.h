@@ -82,11 +82,11 @@ class OneHotRows {
   __m512i bits_, bits_above_, last_, gather_, reverse_, lowest_;
 };
 
-// As BlockMasks, faster. The elements of one block in rows: row w stands for elements 64 w to
-// 64 w + 63, and a lane of it for a class. All classes are counted together, so Select and Index
-// have nothing to do.
+// As BlockMasks, faster: a row is a vector, a lane of it a class.
 class BlockRows {
  public:
+  static constexpr size_t kMostClasses = kRow;
+
   static bool Fits(const ClassRule& rule) { return OneHotRows::Fits(rule); }
   explicit BlockRows(const ClassRule& rule) : key_(rule.key), one_hot_(rule) {}
 
@@ -107,11 +107,14 @@ class BlockRows {
       if ((active_words >> whole & 1) != 0) BuildRest(elements + whole * 64, count % 64, whole);
     }
     SumUp();
-    Transpose();
   }
 
-  HWY_INLINE uint32_t Select(size_t c) const { return Before(kBlockWords)[c]; }
-  HWY_INLINE void Index() const {}
+  // Makes PlaceOf possible.
+  void PreparePlaces() {
+    for (size_t w = 0; w < kBlockWords; w += 8) Transpose(w);
+  }
+
+  HWY_INLINE uint32_t Count(size_t c) const { return Before(kBlockWords)[c]; }
 
   HWY_INLINE uint32_t PlaceOf(size_t c, uint32_t rank) const {
     const __m512i limit = _mm512_set1_epi16(static_cast<int16_t>(rank));
@@ -145,18 +148,16 @@ class BlockRows {
     }
   }
 
-  void Transpose() {
+  HWY_INLINE void Transpose(size_t w) {
     alignas(64) static constexpr uint16_t kFirstFour[32] = {
         0, 8,  16, 24, 32, 40, 48, 56, 1, 9,  17, 25, 33, 41, 49, 57,
         2, 10, 18, 26, 34, 42, 50, 58, 3, 11, 19, 27, 35, 43, 51, 59};
     const __m512i low = _mm512_load_si512(kFirstFour);
     const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(4));
-    for (size_t w = 0; w < kBlockWords; w += 8) {
-      const __m512i a = _mm512_load_si512(Before(w + 1));
-      const __m512i b = _mm512_load_si512(Before(w + 5));
-      StoreFour(_mm512_permutex2var_epi16(a, low, b), 0, w);
-      StoreFour(_mm512_permutex2var_epi16(a, high, b), 4, w);
-    }
+    const __m512i a = _mm512_load_si512(Before(w + 1));
+    const __m512i b = _mm512_load_si512(Before(w + 5));
+    StoreFour(_mm512_permutex2var_epi16(a, low, b), 0, w);
+    StoreFour(_mm512_permutex2var_epi16(a, high, b), 4, w);
   }
   HWY_INLINE void StoreFour(__m512i sums_of_four, size_t c, size_t w) {
     const auto at = [&](size_t i) { return reinterpret_cast<__m128i*>(through_[c + i] + w); };

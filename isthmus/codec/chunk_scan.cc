@@ -55,9 +55,9 @@ std::vector<uint32_t> CodePositions(ByteSpan old_codes, ByteSpan new_codes, size
 // A thread's room for the changes of a full chunk.
 struct Buffers {
   std::vector<uint32_t> positions = std::vector<uint32_t>(kChunkUnits + kScanSlack);
-  std::vector<uint8_t> classes = std::vector<uint8_t>(kChunkUnits);
-  std::vector<uint32_t> gaps = std::vector<uint32_t>(kChunkUnits);
-  std::vector<PackedStep> steps = std::vector<PackedStep>(kChunkUnits);
+  std::vector<uint8_t> classes = std::vector<uint8_t>(kChunkUnits + kOrderSlack);
+  std::vector<uint32_t> gaps = std::vector<uint32_t>(kChunkUnits + kOrderSlack);
+  std::vector<PackedStep> steps = std::vector<PackedStep>(kChunkUnits + kOrderSlack);
 };
 
 class Scanner {

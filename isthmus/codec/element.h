@@ -59,13 +59,12 @@ constexpr PackedStep StepBetween(typename Element<kBits>::Bits old_bits,
                                  typename Element<kBits>::Bits new_bits) {
   using E = Element<kBits>;
   using Bits = typename E::Bits;
-  const auto difference =
-      static_cast<Bits>(static_cast<Bits>(E::Ord(new_bits) - E::Ord(old_bits)) & E::kMask);
-  // The value with only the top bit set is -2^(b-1): its magnitude is itself.
-  const bool negative = (difference & E::kTopBit) != 0;
-  const auto magnitude =
-      negative ? static_cast<Bits>(static_cast<Bits>(Bits{0} - difference) & E::kMask) : difference;
-  return ((static_cast<uint32_t>(magnitude) - 1u) << 1) | (negative ? 1u : 0u);
+  const uint32_t difference = static_cast<Bits>(E::Ord(new_bits) - E::Ord(old_bits)) & E::kMask;
+  // The magnitude less 1 is difference - 1, or ~difference if that is negative: without a branch,
+  // for signs are random. The value with only the top bit set is -2^(b-1).
+  const uint32_t negative = difference >> (kBits - 1);
+  const uint32_t complement = (0u - negative) & E::kMask;
+  return (((difference ^ complement) - 1u + negative) << 1) | negative;
 }
 
 template <uint32_t kBits>

@@ -17,7 +17,7 @@ size_t ScanChanged(ByteSpan before, ByteSpan after, size_t unit_bytes, uint32_t 
                    uint32_t* positions);
 
 // The scan may write this many entries behind the last one that it returns.
-inline constexpr size_t kScanSlack = 2;
+inline constexpr size_t kScanSlack = 64;
 
 }  // namespace isthmus::codec
 

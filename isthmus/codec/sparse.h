@@ -39,12 +39,15 @@ struct SparseEvents {
   std::vector<PackedStep> steps;
 };
 
+// So many entries behind the last one may be written.
+inline constexpr size_t kOrderSlack = 16;
+
 // Puts the changes of a chunk into the order of the payload, some of its elements after others.
 // Elements are of 1, 2 or 4 bytes, or 4-bit codes one to a byte. Vectorised; every SIMD target
 // gives the same result.
 class ChangeOrderer {
  public:
-  // Where the events go; the caller has room for every change.
+  // Where the events go; the caller has room for every change, and kOrderSlack more.
   struct Output {
     uint8_t* classes;
     uint32_t* gaps;

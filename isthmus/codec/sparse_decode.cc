@@ -194,9 +194,10 @@ class Decoder {
     Bits* const elements = reinterpret_cast<Bits*>(job_.elements) + at;
     const auto* const next_block = reinterpret_cast<const std::byte*>(elements + kBlockElements);
     masks_.Build(elements, count, active, next_block);
+    masks_.PreparePlaces();
     for (size_t c = 0; c < classes_; ++c) {
       PrefetchRest<Bits>(next_block, c, classes_);
-      const uint32_t end = first_[c] + masks_.Select(c);
+      const uint32_t end = first_[c] + masks_.Count(c);
       if (next_[c] < end) {
         const DecodeFault fault = RunClass(at, c, end);
         if (fault != DecodeFault::kNone) return fault;
@@ -207,7 +208,6 @@ class Decoder {
   }
 
   DecodeFault RunClass(uint32_t at, size_t c, uint32_t end) {
-    masks_.Index();
     Bits* const elements = reinterpret_cast<Bits*>(job_.elements) + at;
     OldUnit* old = old_;
     CodeReader codes = codes_;  // in registers: elements could alias *this

@@ -72,39 +72,84 @@ HWY_INLINE Code StepCode(const TansEncodeTable& table, PackedStep step, uint32_t
           bucket.extra_bits + 1 + code.bit_count};
 }
 
-// Puts all codes and the states before them. `out` and the states are locals: the bytes written
-// could alias anything else, and would force it out of registers.
-void PutEvents(const SparseEvents& events, const Model& model, const EncodeTables& tables,
-               PrependBits* result) {
-  constexpr uint32_t kNone = UINT32_MAX;
-  PrependBits out = *result;
-  uint32_t gap_state = 0;
-  uint32_t step_state = 0;
-  std::array<uint32_t, kMaxClasses> gap_after;  // the gap behind the change at hand, per class
-  gap_after.fill(kNone);
+// Codes of one chunk, from the last to the first. What is written could alias anything: the states
+// and the bits are copied into registers for the loop.
+class CodeWriter {
+ public:
+  CodeWriter(const Model& model, const EncodeTables& tables, const PrependBits& out)
+      : class_count_(model.classes.size()), out_(out) {
+    gap_after_.fill(kNone);
+    for (size_t c = 0; c < class_count_; ++c) {
+      gaps_[c] = &tables.gaps[c];
+      steps_[c] = &tables.steps[model.classes[c].step_table];
+    }
+  }
 
-  const auto put = [&out](Code code) { out.Put(code.bits, code.count); };
-  const auto put_gap = [&](size_t c) {
-    const EncodeTables::Gap& entry = tables.gaps[c];
-    uint32_t gap = gap_after[c];
-    if (gap < entry.skip_from) return put(GapBucket(entry, gap, &gap_state));
-    if (gap == kNone) return put(GapSymbol(entry, kGapEnd, 0, 0, &gap_state));
-    put(GapBucket(entry, gap % entry.skip_length, &gap_state));
+  // The step of a change of class c and the gap behind it: as the decoder reads them.
+  HWY_INLINE void PutChange(size_t c, uint32_t gap, PackedStep step) {
+    const uint32_t gap_after = gap_after_[c];
+    gap_after_[c] = gap;
+    if (HWY_UNLIKELY(gap_after >= gaps_[c]->skip_from)) {
+      PutLongGap(c, gap_after);
+      return Put(StepCode(*steps_[c], step, &step_state_));
+    }
+    const Code behind = GapBucket(*gaps_[c], gap_after, &gap_state_);
+    const Code code = StepCode(*steps_[c], step, &step_state_);
+    constexpr uint32_t kAtOnce = 56;  // see PrependBits; only steps of 32-bit elements need more
+    if (HWY_LIKELY(behind.count + code.count <= kAtOnce)) {
+      return Put({behind.bits << code.count | code.bits, behind.count + code.count});
+    }
+    Put(behind);
+    Put(code);
+  }
+
+  // The gaps that lead to the first change of each class, and the states.
+  void PutFirst() {
+    for (size_t c = class_count_; c-- > 0;) {
+      if (gap_after_[c] >= gaps_[c]->skip_from) {
+        PutLongGap(c, gap_after_[c]);
+      } else {
+        Put(GapBucket(*gaps_[c], gap_after_[c], &gap_state_));
+      }
+    }
+    out_.Put(step_state_, kTansBits);
+    out_.Put(gap_state_, kTansBits);
+  }
+
+  const PrependBits& out() const { return out_; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  HWY_INLINE void Put(Code code) { out_.Put(code.bits, code.count); }
+
+  void PutLongGap(size_t c, uint32_t gap) {
+    const EncodeTables::Gap& entry = *gaps_[c];
+    if (gap == kNone) return Put(GapSymbol(entry, kGapEnd, 0, 0, &gap_state_));
+    Put(GapBucket(entry, gap % entry.skip_length, &gap_state_));
     // SKIPs stand before the bucket, so they are written after it.
     for (; gap >= entry.skip_length; gap -= entry.skip_length) {
-      put(GapSymbol(entry, kGapSkip, 0, 0, &gap_state));
+      Put(GapSymbol(entry, kGapSkip, 0, 0, &gap_state_));
     }
-  };
-  for (size_t i = events.gaps.size(); i-- > 0;) {
-    const size_t c = events.classes[i];
-    put_gap(c);
-    put(StepCode(tables.steps[model.classes[c].step_table], events.steps[i], &step_state));
-    gap_after[c] = events.gaps[i];
   }
-  for (size_t c = model.classes.size(); c-- > 0;) put_gap(c);
-  out.Put(step_state, kTansBits);
-  out.Put(gap_state, kTansBits);
-  *result = out;
+
+  const size_t class_count_;
+  PrependBits out_;
+  uint32_t gap_state_ = 0;
+  uint32_t step_state_ = 0;
+  std::array<const EncodeTables::Gap*, kMaxClasses> gaps_;
+  std::array<const TansEncodeTable*, kMaxClasses> steps_;
+  std::array<uint32_t, kMaxClasses> gap_after_;  // the gap behind the change at hand
+};
+
+void PutEvents(const SparseEvents& events, const Model& model, const EncodeTables& tables,
+               PrependBits* out) {
+  CodeWriter writer(model, tables, *out);
+  for (size_t i = events.gaps.size(); i-- > 0;) {
+    writer.PutChange(events.classes[i], events.gaps[i], events.steps[i]);
+  }
+  writer.PutFirst();
+  *out = writer.out();
 }
 
 }  // namespace isthmus::codec::HWY_NAMESPACE

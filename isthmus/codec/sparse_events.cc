@@ -62,18 +62,22 @@ class Orderer {
     return bits;
   }
 
-  void Put(size_t c, uint32_t gap, uint32_t position) {
-    *out_.classes++ = static_cast<uint8_t>(c);
-    *out_.gaps++ = gap;
-    *out_.steps++ = StepBetween<kBits>(Load(before_ + position), Load(after_ + position));
+  HWY_INLINE void Put(size_t c, uint32_t gap, uint32_t position, ChangeOrderer::Output* out) const {
+    *out->classes++ = static_cast<uint8_t>(c);
+    *out->gaps++ = gap;
+    *out->steps++ = StepBetween<kBits>(Load(before_ + position), Load(after_ + position));
   }
 
   // With one class and no bitmap a place is a rank.
   void RunPlain() {
+    ChangeOrderer::Output out = out_;
+    uint32_t next = job_.next_rank[0];
     for (const uint32_t position : job_.positions) {
-      Put(0, position - job_.next_rank[0], position);
-      job_.next_rank[0] = position + 1;
+      Put(0, position - next, position, &out);
+      next = position + 1;
     }
+    job_.next_rank[0] = next;
+    out_ = out;
   }
 
   void RunBlocks() {
@@ -96,46 +100,65 @@ class Orderer {
 
   // The changes of the block that begins at element `at`.
   void RunBlock(uint64_t at, std::span<const uint32_t> positions) {
-    for (auto& members : members_) members.count = 0;
-    for (const uint32_t position : positions) {
-      const uint8_t key = KeyOf<kBits>(Load(before_ + position), job_.rule->key);
-      Members& members = members_[job_.rule->class_of_key[key]];
-      members.places[members.count++] = static_cast<uint16_t>(position - at);
-    }
+    std::array<uint32_t, kMaxClasses> counts{};
+    Spread(at, positions, &counts);
+    ChangeOrderer::Output out = out_;
     for (size_t c = 0; c < job_.rule->class_count; ++c) {
       PrefetchRest<Bits>(NextBlock(at), c, job_.rule->class_count);
-      const uint32_t elements = masks_.Select(c);
-      if (members_[c].count > 0) RunClass(at, c);
-      job_.first_rank[c] += elements;
+      Append(c, counts[c], &out);
+      job_.first_rank[c] += masks_.Count(c);
     }
+    out_ = out;
   }
 
-  void RunClass(uint64_t at, size_t c) {
-    masks_.Index();
-    uint32_t next = job_.next_rank[c];
-    const uint32_t first = job_.first_rank[c];
-    for (size_t m = 0; m < members_[c].count; ++m) {
-      const uint32_t place = members_[c].places[m];
-      const uint32_t rank = first + masks_.RankOf(c, place);
-      // Only if the old bytes are not what the masks were made of any more.
-      *job_.changed_meanwhile |= rank < next;
-      Put(c, rank - next, static_cast<uint32_t>(at) + place);
-      next = rank + 1;
+  // Each change to the list of its class. In one go, because where one class ends is hard to
+  // predict.
+  void Spread(uint64_t at, std::span<const uint32_t> positions,
+              std::array<uint32_t, kMaxClasses>* counts) {
+    const KeyRule key = job_.rule->key;
+    bool backward = false;
+    for (const uint32_t position : positions) {
+      const Bits from = Load(before_ + position);
+      const size_t c = job_.rule->class_of_key[KeyOf<kBits>(from, key)];
+      const uint32_t i = (*counts)[c]++;
+      const uint32_t rank =
+          job_.first_rank[c] + masks_.RankOf(c, static_cast<uint32_t>(position - at));
+      const uint32_t next = job_.next_rank[c];
+      backward |= rank < next;
+      job_.next_rank[c] = rank + 1;
+      lists_[c].gaps[i] = rank - next;
+      lists_[c].steps[i] = StepBetween<kBits>(from, Load(after_ + position));
     }
-    job_.next_rank[c] = next;
+    // Only if the old bytes are not what the masks were made of any more.
+    *job_.changed_meanwhile |= backward;
   }
 
-  // Changes of one class in a block.
-  struct Members {
-    size_t count = 0;
-    std::array<uint16_t, kBlockElements> places;
+  // Whole vectors: what they write behind the list, the next one writes again.
+  HWY_INLINE void Append(size_t c, uint32_t count, ChangeOrderer::Output* out) const {
+    const hn::CappedTag<uint32_t, kOrderSlack> d;
+    const hn::Rebind<uint8_t, decltype(d)> d8;
+    for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+      hn::StoreU(hn::Set(d8, static_cast<uint8_t>(c)), d8, out->classes + i);
+      hn::StoreU(hn::LoadU(d, lists_[c].gaps + i), d, out->gaps + i);
+      hn::StoreU(hn::LoadU(d, lists_[c].steps + i), d, out->steps + i);
+    }
+    out->classes += count;
+    out->gaps += count;
+    out->steps += count;
+  }
+
+  // Changes of a class in the block at hand. Of a size that keeps the first entries of all classes,
+  // often the only ones, from competing for the same cache lines.
+  struct List {
+    uint32_t gaps[kBlockElements + 32];
+    PackedStep steps[kBlockElements + 48];
   };
 
   const OrderJob& job_;
   const Bits* before_;
   const Bits* after_;
   ChangeOrderer::Output out_;
-  std::array<Members, kMaxClasses> members_;
+  std::array<List, Masks::kMostClasses> lists_;
   Masks masks_;
 };
 
@@ -186,15 +209,19 @@ SparseEvents OrderChanges(ByteSpan before, ByteSpan after, uint32_t element_bits
                           const ClassRule& rule, std::optional<Activity> activity,
                           std::span<const uint32_t> positions) {
   SparseEvents events;
-  events.classes.resize(positions.size());
-  events.gaps.resize(positions.size());
-  events.steps.resize(positions.size());
+  const auto resize = [&events](size_t size) {
+    events.classes.resize(size);
+    events.gaps.resize(size);
+    events.steps.resize(size);
+  };
+  resize(positions.size() + kOrderSlack);
   const uint64_t count = before.size() / std::max<uint32_t>(element_bits / 8, 1);
   std::vector<uint64_t> active_words;
   if (activity) active_words = activity->WordBits(count);
   ChangeOrderer orderer(element_bits, rule, activity ? active_words.data() : nullptr,
                         {events.classes.data(), events.gaps.data(), events.steps.data()});
   orderer.Order(before, after, 0, count, positions);
+  resize(positions.size());
   events.activity = std::move(activity);
   return events;
 }
