@@ -43,7 +43,7 @@ void OldUnits::Compare(ByteSpan before, ByteSpan after, size_t unit_bytes) {
 void OldUnits::Sort() {
   OldUnit* const end = units_.get() + count_;
   for (OldUnit* begin = units_.get(); begin != end;) {
-    const uint32_t block = begin->position / kBlockElements;
+    const size_t block = begin->position / kBlockElements;
     OldUnit* const block_end = std::find_if(begin, end, [block](const OldUnit& unit) {
       return unit.position / kBlockElements != block;
     });
