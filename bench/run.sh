@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all benchmarks with build/release, writes bench/results/*.csv and docs/bits-per-change.svg, and
-# prints a table of the ratios and goals. docs/benchmarks.md says what is measured and how.
+# Runs all benchmarks with build/release, writes bench/results/*.csv, docs/bits-per-change.svg and the
+# tables of docs/benchmarks.md, and prints a table of the ratios and goals. docs/benchmarks.md says what is measured and how.
 #   --real DIR     real steps (bf16/step-37 ... fp8/step-40); default: those in testdata
 #   --codec-only   not the main job
 # Other arguments go to main_job.py.
@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
 results=bench/results
 plot=docs/bits-per-change.svg
+document=docs/benchmarks.md
 real=
 codec_only=
 arguments=()
@@ -51,7 +52,7 @@ commit() {
     echo unknown
     return
   fi
-  changes=$(git status --porcelain -- . ":!$results" ":!$plot")
+  changes=$(git status --porcelain -- . ":!$results" ":!$plot" ":!$document")
   echo "${changes:+-dirty}"
 }
 
@@ -106,4 +107,5 @@ rm -rf "$scratch/generated"
 if [[ -z $codec_only ]]; then
   record main_job python3 bench/main_job.py --build "$build" "${arguments[@]}"
 fi
+python3 bench/tables.py "$results/codec.csv" "$results/main_job.csv" "$document"
 table "$results/codec.csv" "$results/main_job.csv"

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Fills the tables of docs/benchmarks.md from the CSVs: tables.py CODEC.csv MAIN_JOB.csv DOCUMENT.
+
+A table stands between the lines "<!-- table NAME -->" and "<!-- end -->"; what is between them is
+written anew. Values that miss their goal are bold in goal tables.
+"""
+
+import csv
+import re
+import sys
+
+PEERS = ("dense XOR + zstd 1", "u16 gap + value + zstd 1", "row gap + column + value + zstd 1",
+         "row gap + column + difference + zstd 1", "u32 index + value + zstd 1")
+LOOPS = (("scan", "equal data: speed / memcmp"), ("encode", "speed / memcpy"),
+         ("diff", "speed / memcpy"), ("decode + apply", "speed / memcpy"),
+         ("decode + apply + digests", "speed / memcpy"))
+
+
+def read(path):
+    """{(bench, case, metric): row} of a CSV that bench/run.sh wrote."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return {(row["bench"], row["case"], row["metric"]): row for row in csv.DictReader(file)}
+
+
+def number(row):
+    """The value with about three digits; one more for ratios of sizes, which are exact."""
+    if row is None:
+        return "–"
+    value = float(row["value"])
+    if row["bench"] == "size" and row["unit"] == "ratio":
+        return f"{value:.3f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def line(*cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(head, rows):
+    return "\n".join([line(*head), "|" + "---|" * len(head), *(line(*row) for row in rows)])
+
+
+def cases(rows, bench):
+    """The cases of a bench in the order of the file."""
+    return list(dict.fromkeys(case for found, case, _ in rows if found == bench))
+
+
+def sizes(codec, _main_job):
+    head = ("pair", "density", "context", "direct", "entropy given the key, one density",
+            "dense XOR + zstd", "u16 gap + value + zstd", "row, column + value; difference",
+            "u32 index + value")
+    rows = []
+    for case in cases(codec, "size"):
+        get = lambda metric, of=case: number(codec.get(("size", of, metric)))
+        density = float(codec[("size", case, "density")]["value"])
+        xor, gap, row, difference, index = (get(peer) for peer in PEERS)
+        rows.append((case, f"{density:.2f} %" if density > 0.01 else f"{density:.4f} %",
+                     f"**{get('context file')}**", get("direct file"),
+                     f"{get('entropy given the old key')}, {get('entropy with one density')}",
+                     xor, gap, f"{row}; {difference}", index))
+    return table(head, rows)
+
+
+def speeds(codec, _main_job):
+    head = ("pair", "SIMD", "memcpy, GB/s", "scan ÷ memcmp", "encode ÷ memcpy", "diff ÷ memcpy",
+            "decode + apply ÷ memcpy", "… + digests ÷ memcpy")
+    rows = []
+    for case in cases(codec, "memcpy"):
+        pair, simd = case.split(" on ")
+        rows.append((pair, simd, number(codec[("memcpy", case, "speed")]),
+                     *(number(codec.get((loop, case, metric))) for loop, metric in LOOPS)))
+    return table(head, rows)
+
+
+def goals(codec, main_job):
+    rows = []
+    for (bench, case, metric), row in (codec | main_job).items():
+        if not row["target"]:
+            continue
+        value = number(row) + ("" if row["unit"] == "ratio" else f" {row['unit']}")
+        what = metric if bench in ("size", "main job") else f"{bench}: {metric}"
+        target = row["target"].replace(">=", "≥").replace("<=", "≤")
+        rows.append((case, what, target, value if row["met"] == "yes" else f"**{value}**"))
+    return table(("case", "what", "asked", "reached"), rows)
+
+
+def main_job(_codec, rows):
+    get = lambda step, metric: number(rows[("main job", step, metric)])
+    steps = [(step, *(get(step, metric) for metric in
+                      ("seconds", "CPU seconds", "speed", "speed / memcpy", "speed / cp",
+                       "peak anonymous memory"))) for step in ("publish", "pull")]
+    steps.append(("memcpy of as many bytes, one core", "", "", get("memcpy on one core", "speed"),
+                  "", "", ""))
+    steps.append(("cp of the checkpoint", "", "", get("cp of the checkpoint", "speed"), "", "", ""))
+    head = ("", "seconds", "CPU seconds", "GB/s", "÷ memcpy", "÷ cp", "anonymous memory, MiB")
+    return table(head, steps)
+
+
+TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job}
+
+
+def fill(text, codec, main_job_rows):
+    """The document with its tables written anew."""
+
+    def anew(match):
+        return f"{match[1]}\n\n{TABLES[match[2]](codec, main_job_rows)}\n\n<!-- end -->"
+
+    return re.sub(r"(<!-- table (.+?) -->)\n.*?<!-- end -->", anew, text, flags=re.DOTALL)
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    codec, job, document = sys.argv[1:]
+    with open(document, encoding="utf-8") as file:
+        text = file.read()
+    with open(document, "w", encoding="utf-8") as file:
+        file.write(fill(text, read(codec), read(job)))
+
+
+if __name__ == "__main__":
+    main()
