@@ -8,8 +8,9 @@
 //
 // Not thread-safe: the owner serialises all calls, const ones too. An earlier `now` than one given
 // before counts as that one. For n requests and sessions, calls are O(log n), and O(k log n) where
-// they decide about k; Close, Boot, Poison, Stop and a drain limit that passes also look at every
-// request in flight once. Memory is bounded by GateOptions; a few hundred bytes for each request.
+// they decide about k or return k changes; Close, Boot, Poison, Stop and a drain limit that passes
+// also look at every request in flight once. Memory is bounded by GateOptions: a few hundred bytes
+// for each request.
 //
 // A call that its section does not allow in the current state throws kInternal and changes nothing.
 //
@@ -18,8 +19,9 @@
 //      ▲    ◀──────────     │                  │
 //      │        Reopen      └───────┬──────────┘
 //      │ Open                       ▼
-//   booting, poisoned  ◀── Boot, Poison: from every state but stopped        Stop: stopped, for
-//   good
+//   booting, poisoned  ◀── Boot, Poison: from every state but stopped
+//
+// Stop leads from every state to stopped, for good.
 #ifndef ISTHMUS_SIDECAR_GATE_H_
 #define ISTHMUS_SIDECAR_GATE_H_
 

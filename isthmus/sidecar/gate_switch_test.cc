@@ -80,6 +80,23 @@ TEST(GateSwitchTest, ADrainThatEndedHasNoLimit) {
   EXPECT_EQ(gate.next_deadline(), std::nullopt);
 }
 
+TEST(GateSwitchTest, ASwitchThatWasGivenUpHasNoLimitEither) {
+  Gate gate = ReadyGate();
+  gate.Arrive(Any(), At(0));
+  gate.Close(DrainPolicy::kDrain, 42, At(0));
+  gate.Reopen(At(1));
+  EXPECT_EQ(gate.next_deadline(), std::nullopt);
+  EXPECT_THAT(gate.Advance(At(5'000)), IsEmpty());
+}
+
+TEST(GateSwitchTest, NothingIsAbortedTwice) {
+  Gate gate = ReadyGate();
+  gate.Arrive(Any(), At(0));
+  EXPECT_THAT(gate.Close(DrainPolicy::kAbort, 42, At(1)), ElementsAre(Aborted(1)));
+  EXPECT_THAT(gate.Poison(At(2)), IsEmpty());
+  EXPECT_EQ(gate.leaving(), 1U);
+}
+
 TEST(GateSwitchTest, UnderAbortAllAreAbortedAtOnce) {
   Gate gate = ReadyGate();
   gate.Arrive(Any(), At(0));
