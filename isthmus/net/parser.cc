@@ -21,6 +21,10 @@ using boost::system::error_code;
 // A chunk's size line with its extensions, or the trailers. Nothing that engines send comes near.
 constexpr size_t kMaxFramingBytes = 8192;
 
+// "0\r\n\r\n": the shortest end of a chunked body. Beast asserts that it is given so much, once it
+// saw a last chunk's line, which a body may begin with.
+constexpr size_t kLastChunkBytes = 5;
+
 std::string_view View(beast::string_view text) { return {text.data(), text.size()}; }
 
 int StatusFor(error_code error) {
@@ -63,6 +67,9 @@ class Strict final : public http::basic_parser<kRequest> {
     piece_ = {};
     size_t used = 0;
     while (used < bytes.size() && !this->is_done()) {
+      if (AtChunkLine() && bytes[used] == std::byte{'0'} && bytes.size() - used < kLastChunkBytes) {
+        break;
+      }
       error_code error;
       used += this->put(asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
       if (error == http::error::need_more) break;
@@ -82,6 +89,8 @@ class Strict final : public http::basic_parser<kRequest> {
   }
 
  private:
+  bool AtChunkLine() const { return has_transfer_encoding_ && chunk_left_bytes_ == 0; }
+
   [[noreturn]] static void Refuse(error_code error) {
     throw HttpError(StatusFor(error), fmt::format("HTTP message: {}", error.message()));
   }
@@ -127,8 +136,10 @@ class Strict final : public http::basic_parser<kRequest> {
 
   void on_header_impl(error_code&) override {}                                       // NOLINT
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}  // NOLINT
-  void on_chunk_header_impl(uint64_t, beast::string_view, error_code&) override {}   // NOLINT
-  void on_finish_impl(error_code&) override {}                                       // NOLINT
+  void on_chunk_header_impl(uint64_t bytes, beast::string_view, error_code&) override {
+    chunk_left_bytes_ = bytes;
+  }                                             // NOLINT
+  void on_finish_impl(error_code&) override {}  // NOLINT
 
   size_t on_body_impl(beast::string_view body, error_code&) override {  // NOLINT
     Append(body);
@@ -137,6 +148,7 @@ class Strict final : public http::basic_parser<kRequest> {
 
   size_t on_chunk_body_impl(uint64_t, beast::string_view body, error_code&) override {  // NOLINT
     Append(body);
+    chunk_left_bytes_ -= body.size();
     return body.size();
   }
 
@@ -156,6 +168,7 @@ class Strict final : public http::basic_parser<kRequest> {
   bool http11_ = false;
   bool has_transfer_encoding_ = false;
   bool has_content_length_ = false;
+  uint64_t chunk_left_bytes_ = 0;
   char* begin_ = nullptr;
   std::string_view piece_;
 };

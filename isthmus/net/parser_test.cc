@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/support/errors.h"
 
 namespace isthmus::net {
@@ -175,6 +177,32 @@ TEST(ParserTest, BadChunksAreRefused) {
       if (::testing::Test::HasFailure()) FAIL() << chunks;
     }
   }
+}
+
+TEST(ParserTest, DamagedMessagesEndInAnErrorOrAMessage) {
+  std::mt19937 draw(20260214);
+  const std::string_view seeds[] = {
+      "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close, x\r\n\r\n"
+      "5;a=b\r\nhello\r\n0\r\nA: b\r\n\r\n",
+      "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n0\r\n\r\n",
+      "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nX: \"y, z\"\r\n\r\n0123456789",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n"};
+  const std::string_view pieces[] = {"\r", "\n", "\r\n", " ", "\t", ":",   "0",
+                                     "f",  ";",  "\"",   ",", "=",  "\x80"};
+  size_t whole = 0;
+  for (int round = 0; round < 50'000; ++round) {
+    const How how{.request = round % 4 < 3, .step = 1 + draw() % 40};
+    std::string bytes(seeds[round % 4]);
+    for (size_t changes = draw() % 4; changes > 0; --changes) {
+      const size_t at = draw() % bytes.size();
+      bytes.replace(at, draw() % 3, pieces[draw() % std::size(pieces)]);
+    }
+    try {
+      whole += Parse(bytes, how).done ? 1 : 0;
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(whole, 10'000U);
 }
 
 TEST(ParserTest, EndlessChunkLinesAreRefused) {

@@ -27,6 +27,9 @@ class Signal {
     if (waiter_) std::exchange(waiter_, std::nullopt).value()(boost::system::error_code{});
   }
 
+  // Destroys the waiting coroutine: when the loop ends before what it waits for.
+  void Drop() { std::exchange(waiter_, std::nullopt).reset(); }
+
   // Throws operation_aborted if the waiting coroutine is cancelled. The signal must outlive it.
   Task<void> Wait() {
     return asio::async_initiate<const asio::use_awaitable_t<Executor>,
