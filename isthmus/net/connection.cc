@@ -213,7 +213,7 @@ Task<void> Connection::Linger(Milliseconds limit) {
   // A read that is pending already takes what comes; a TLS stream reads no more after its end.
   if (reading_ && !tls_) co_await arrived_.Wait();
   std::array<char, kFirstBufferBytes> dropped;
-  while (!error && !reading_) {
+  while (!error && !reading_ && !ended_) {
     co_await socket_.async_read_some(asio::buffer(dropped), Await(&error));
   }
   Close();

@@ -15,8 +15,8 @@
 
 #include "isthmus/base/bytes.h"
 #include "isthmus/net/deadline.h"
-#include "isthmus/net/signal.h"
 #include "isthmus/net/tls.h"
+#include "isthmus/net/wakeup.h"
 
 namespace isthmus::net {
 
@@ -101,7 +101,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t wanted_ = 0;
   bool reading_ = false, ended_ = false;
   boost::system::error_code read_error_;
-  Signal arrived_;
+  Wakeup arrived_;
   std::function<void()> unasked_;
 
   size_t unyielded_bytes_ = 0;

@@ -77,8 +77,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   std::shared_ptr<DeadlineList> deadlines_;
   std::set<std::shared_ptr<ServerSession>> sessions_;
   ServerCounters counters_;
-  Signal ended_;      // a session ended while Accept waits for room
-  Signal all_ended_;  // what Drain waits for
+  Wakeup ended_;      // a session ended while Accept waits for room
+  Wakeup all_ended_;  // what Drain waits for
   Deadline drain_deadline_{deadlines_, [this] { AbortAll(); }};
 };
 

@@ -5,10 +5,13 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -150,7 +153,10 @@ class RawSocket {
     return address;
   }
   void Set(int option, int value) { setsockopt(fd_, SOL_SOCKET, option, &value, sizeof value); }
+  // Bounds all waiting, and sends at once what a test sends in pieces.
   void SetPatience() {
+    const int yes = 1;
+    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const timeval patience = {kPatienceSeconds, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
@@ -175,6 +181,7 @@ class RawListener {
   RawListener(const RawListener&) = delete;
   RawListener& operator=(const RawListener&) = delete;
 
+  // A connection that was made, or will be.
   RawSocket Accept() { return RawSocket::Adopt(accept(fd_, nullptr, nullptr)); }
   net::Origin origin() const { return {false, "127.0.0.1", port_}; }
 

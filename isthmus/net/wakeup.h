@@ -1,6 +1,6 @@
 // A word from one coroutine or callback to another on the same loop.
-#ifndef ISTHMUS_NET_SIGNAL_H_
-#define ISTHMUS_NET_SIGNAL_H_
+#ifndef ISTHMUS_NET_WAKEUP_H_
+#define ISTHMUS_NET_WAKEUP_H_
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/error.hpp>
@@ -15,11 +15,11 @@ namespace isthmus::net {
 // At most one coroutine waits at a time. Fire resumes it at once, inside the call: whoever fires
 // must not use what that coroutine may destroy. Without a waiter Fire does nothing: the waiter
 // checks its condition first.
-class Signal {
+class Wakeup {
  public:
-  Signal() = default;
-  Signal(const Signal&) = delete;
-  Signal& operator=(const Signal&) = delete;
+  Wakeup() = default;
+  Wakeup(const Wakeup&) = delete;
+  Wakeup& operator=(const Wakeup&) = delete;
 
   bool awaited() const { return waiter_.has_value(); }
 
@@ -30,7 +30,7 @@ class Signal {
   // Destroys the waiting coroutine: when the loop ends before what it waits for.
   void Drop() { std::exchange(waiter_, std::nullopt).reset(); }
 
-  // Throws operation_aborted if the waiting coroutine is cancelled. The signal must outlive it.
+  // Throws operation_aborted if the waiting coroutine is cancelled. The wakeup must outlive it.
   Task<void> Wait() {
     return asio::async_initiate<const asio::use_awaitable_t<Executor>,
                                 void(boost::system::error_code)>(
@@ -60,4 +60,4 @@ class Signal {
 
 }  // namespace isthmus::net
 
-#endif  // ISTHMUS_NET_SIGNAL_H_
+#endif  // ISTHMUS_NET_WAKEUP_H_
