@@ -80,8 +80,8 @@ ServerSession::Framing ServerSession::FramingOf(const ResponseHead& head) {
 
 void ServerSession::AppendHead(const ResponseHead& head) {
   out_.clear();
-  const std::string_view reason =
-      head.reason.empty() ? StatusReason(head.status) : std::string_view(head.reason);
+  std::string_view reason = head.reason;
+  if (reason.empty()) reason = StatusReason(head.status);
   fmt::format_to(std::back_inserter(out_), "HTTP/1.1 {} {}\r\n", head.status, reason);
   head.headers.AppendTo(&out_);
   if (framing_ == Framing::kChunked) out_ += "Transfer-Encoding: chunked\r\n";

@@ -110,8 +110,9 @@ void Headers::Set(std::string_view name, std::string_view value) {
 }
 
 size_t Headers::Remove(std::string_view name) {
+  const std::string_view text = text_;
   return std::erase_if(entries_, [&](const Entry& entry) {
-    return EqualsIgnoreCase(std::string_view(text_).substr(entry.at, entry.name_bytes), name);
+    return EqualsIgnoreCase(text.substr(entry.at, entry.name_bytes), name);
   });
 }
 

@@ -36,7 +36,8 @@ void SseSplitter::Take(char byte, const Sink& sink) {
 }
 
 void SseSplitter::EndLine(size_t line_end, const Sink& sink) {
-  std::string_view line = std::string_view(raw_).substr(line_, line_end - line_);
+  std::string_view line = raw_;
+  line = line.substr(line_, line_end - line_);
   if (first_line_ && line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
   first_line_ = false;
   line_ = raw_.size();
