@@ -106,7 +106,7 @@ void Server::Impl::Listen() {
 void Server::Impl::Begin() {
   asio::co_spawn(
       loop_.get_executor(), [self = shared_from_this()] { return self->Accept(); },
-      [self = shared_from_this()](std::exception_ptr) {});
+      [self = shared_from_this()](const std::exception_ptr&) {});
 }
 
 Task<void> Server::Impl::Accept() {
@@ -140,7 +140,7 @@ void Server::Impl::Serve(Socket socket) {
       std::make_shared<Connection>(std::move(socket), deadlines_, options_.limits.piece_bytes);
   auto session = std::make_shared<ServerSession>(std::move(connection), options_, &counters_);
   sessions_.insert(session);
-  auto ended = [self = shared_from_this(), session](std::exception_ptr) {
+  auto ended = [self = shared_from_this(), session](const std::exception_ptr&) {
     self->sessions_.erase(session);
     --self->counters_.open;
     self->ended_.Fire();
