@@ -32,6 +32,7 @@ struct ClientLimits {
 struct ClientCounters {
   uint64_t connects = 0;  // connections made
   uint64_t reuses = 0;    // requests sent on a connection that had served another
+  uint64_t unused = 0;    // connections kept, now
   uint64_t retries = 0;   // requests sent again because such a connection had gone stale
 };
 

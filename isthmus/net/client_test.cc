@@ -254,7 +254,9 @@ TEST_F(ClientTest, NothingIsSentAgainOnceAByteOfAnAnswerCame) {
 TEST_F(ClientTest, AnUnusedConnectionThatItsServerClosesIsForgotten) {
   TestServer server(Echo);
   EXPECT_EQ(Ask(server.origin(), "GET"), "200 ");
+  EXPECT_EQ(counters().unused, 1U);
   server.loop().Run([&] { return server.server().Drain(Milliseconds(1000)); });
+  EXPECT_TRUE(loop_.Eventually([&] { return client_->counters().unused == 0; }));
   ExpectError(
       ErrorCode::kUnavailable, [&] { Ask(server.origin(), "GET"); }, "connect to");
   EXPECT_EQ(counters().reuses, 0U);

@@ -36,6 +36,7 @@ Task<ConnectionPool::Lease> ConnectionPool::Take(const Origin& origin, bool fres
     connection->OnUnasked(nullptr);
     connection->Limit(Milliseconds(0));
     ++counters_.reuses;
+    --counters_.unused;
     co_return Lease{std::move(connection), true};
   }
   auto connection = co_await Connect(origin);
@@ -55,6 +56,7 @@ void ConnectionPool::Return(const Origin& origin, std::shared_ptr<Connection> co
   connection->ReadAhead();
   connection->Limit(limits_.pooled);
   unused.push_back(std::move(connection));
+  ++counters_.unused;
 }
 
 void ConnectionPool::Forget(const Origin& origin, const Connection* connection) {
@@ -64,6 +66,7 @@ void ConnectionPool::Forget(const Origin& origin, const Connection* connection) 
   (*at)->OnUnasked(nullptr);
   (*at)->Close();
   unused.erase(at);
+  --counters_.unused;
 }
 
 void ConnectionPool::Close() {
@@ -72,6 +75,7 @@ void ConnectionPool::Close() {
     for (const auto& connection : unused) connection->Close();
   }
   unused_.clear();
+  counters_.unused = 0;
 }
 
 Task<std::vector<tcp::endpoint>> ConnectionPool::Resolve(const Origin& origin) {

@@ -28,7 +28,8 @@ void DeadlineList::Sweep() {
     next_swept_ = one->next_;
     if (one->at_ > now) continue;
     one->Disarm();
-    one->expired_();
+    const auto expired = one->expired_;  // outlives the deadline, should it be destroyed by it
+    expired();
   }
   if (first_ != nullptr) Schedule();
 }
