@@ -164,8 +164,8 @@ void Connection::OnRead(error_code error, size_t bytes) {
   }
   if (arrived_.awaited()) {
     arrived_.Fire();
-  } else if (unasked_) {
-    unasked_();
+  } else if (const auto unasked = unasked_) {
+    unasked();  // a copy: it may replace itself
   }
 }
 
