@@ -99,11 +99,11 @@ Task<size_t> ServerSession::ReadHead() {
     // One empty line in front of a request is a habit of old clients (RFC 9112 2.2).
     if (!busy_ && connection_->unread_text().starts_with("\r\n")) connection_->Consume(2);
     const std::string_view unread = connection_->unread_text();
-    if (!busy_ && !unread.empty()) {
+    if (!busy_ && !unread.empty() && unread != "\r") {
       busy_ = true;
       connection_->Limit(options_.limits.head);
     }
-    const size_t size = scanner.Scan(unread);
+    const size_t size = busy_ ? scanner.Scan(unread) : 0;
     if ((size > 0 ? size : unread.size()) > options_.limits.head_bytes) {
       throw HttpError(431,
                       fmt::format("HTTP head: more than {} bytes", options_.limits.head_bytes));
