@@ -195,7 +195,7 @@ TEST_F(ClientTest, AnswersWithoutALengthEndWithTheConnection) {
 }
 
 // A server that answers once, reads the next request and hangs up without a byte.
-void AnswerOnceThenHangUp(RawListener& listener, std::future<std::string>& first,
+void AnswerOnceThenHangUp(const RawListener& listener, std::future<std::string>& first,
                           const std::function<std::future<std::string>()>& next,
                           std::future<std::string>* second) {
   RawSocket peer = listener.Accept();

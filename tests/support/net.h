@@ -152,9 +152,11 @@ class RawSocket {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return address;
   }
-  void Set(int option, int value) { setsockopt(fd_, SOL_SOCKET, option, &value, sizeof value); }
+  void Set(int option, int value) const {
+    setsockopt(fd_, SOL_SOCKET, option, &value, sizeof value);
+  }
   // Bounds all waiting, and sends at once what a test sends in pieces.
-  void SetPatience() {
+  void SetPatience() const {
     const int yes = 1;
     setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const timeval patience = {kPatienceSeconds, 0};
@@ -182,7 +184,7 @@ class RawListener {
   RawListener& operator=(const RawListener&) = delete;
 
   // A connection that was made, or will be.
-  RawSocket Accept() { return RawSocket::Adopt(accept(fd_, nullptr, nullptr)); }
+  RawSocket Accept() const { return RawSocket::Adopt(accept(fd_, nullptr, nullptr)); }
   net::Origin origin() const { return {false, "127.0.0.1", port_}; }
 
  private:
@@ -207,7 +209,7 @@ class TestServer {
     return loop_.Do([&] { return server_->counters(); });
   }
   // Sends the bytes and gives all that comes until the server closes.
-  std::string Ask(std::string_view bytes) {
+  std::string Ask(std::string_view bytes) const {
     RawSocket client(port());
     client.Send(bytes);
     return client.ReceiveAll();
