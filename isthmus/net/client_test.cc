@@ -11,12 +11,11 @@ namespace {
 
 using isthmus::testing::ExpectError;
 using isthmus::testing::LoopThread;
+using isthmus::testing::Pending;
 using isthmus::testing::RawListener;
 using isthmus::testing::RawSocket;
 using isthmus::testing::TestServer;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 Task<void> Echo(Exchange& exchange) {
   const std::string body = co_await exchange.ReadBody(100 << 20);
@@ -25,38 +24,36 @@ Task<void> Echo(Exchange& exchange) {
   co_await exchange.Respond(std::move(head), body);
 }
 
-RequestHead Head(std::string method, std::string target = "/") {
+RequestHead Head(std::string_view method) {
   RequestHead head;
-  head.method = std::move(method);
-  head.target = std::move(target);
+  head.method = method;
   return head;
 }
 
 // A client on a loop of its own.
 class ClientTest : public ::testing::Test {
- protected:
-  explicit ClientTest(ClientLimits limits = {}) {
-    loop_.Do([&] { client_.emplace(loop_.loop(), limits); });
-  }
+ public:
   ~ClientTest() override {
     loop_.Do([&] { client_.reset(); });
   }
 
-  std::string Ask(const Origin& origin, std::string method, std::string body = {},
-                  Replay replay = Replay::kIfIdempotent) {
-    return loop_.Run([&]() -> Task<std::string> {
-      Call call = co_await client_->Send(origin, Head(method), body, replay);
-      std::string answer = fmt::format("{} ", call.head().status);
-      answer += co_await call.ReadBody(100 << 20);
-      co_return answer;
-    });
+ protected:
+  explicit ClientTest(ClientLimits limits = {}) {
+    loop_.Do([&] { client_.emplace(loop_.loop(), limits); });
   }
-  // Ask, while the test plays the server.
-  std::future<std::string> Start(const Origin& origin, std::string method,
-                                 Replay replay = Replay::kIfIdempotent) {
-    return std::async(std::launch::async, [this, origin, method, replay] {
-      return Ask(origin, method, method == "POST" ? "body" : "", replay);
-    });
+  // Sends a request; "STATUS BODY" of its answer, which the test may still have to give.
+  Pending<std::string> Start(const Origin& origin, std::string_view method,
+                             Replay replay = Replay::kIfIdempotent, std::string body = {}) {
+    return loop_.Spawn(
+        [this, origin, head = Head(method), replay, body = std::move(body)]() -> Task<std::string> {
+          Call call = co_await client_->Send(origin, head, body, replay);
+          std::string answer = fmt::format("{} ", call.head().status);
+          answer += co_await call.ReadBody(100 << 20);
+          co_return answer;
+        });
+  }
+  std::string Ask(const Origin& origin, std::string_view method, std::string body = {}) {
+    return Start(origin, method, Replay::kIfIdempotent, std::move(body)).get();
   }
   ClientCounters counters() {
     return loop_.Do([&] { return client_->counters(); });
@@ -120,8 +117,8 @@ TEST_F(ClientTest, LargeAnswersComeInBoundedPieces) {
 
 TEST_F(ClientTest, ARequestSaysWhatItMust) {
   RawListener listener;
-  const auto receive = [&](std::string method) {
-    auto answer = Start(listener.origin(), method);
+  const auto receive = [&](std::string_view method) {
+    auto answer = Start(listener.origin(), method, Replay::kNever, method == "POST" ? "body" : "");
     RawSocket peer = listener.Accept();
     std::string request = peer.ReceiveUntil(method == "POST" ? "body" : "\r\n\r\n");
     peer.Send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
@@ -194,16 +191,19 @@ TEST_F(ClientTest, AnswersWithoutALengthEndWithTheConnection) {
   EXPECT_EQ(next.get(), "204 ");
 }
 
-// A server that answers once, reads the next request and hangs up without a byte.
-void AnswerOnceThenHangUp(const RawListener& listener, std::future<std::string>& first,
-                          const std::function<std::future<std::string>()>& next,
-                          std::future<std::string>* second) {
+// A server that answers once, reads the next request, sends `last` and hangs up; what comes of the
+// second request.
+Pending<std::string> AnswerOnceThenHangUp(const RawListener& listener, std::string_view last,
+                                          Pending<std::string> first,
+                                          const std::function<Pending<std::string>()>& next) {
   RawSocket peer = listener.Accept();
   peer.ReceiveUntil("\r\n\r\n");
   peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
   EXPECT_EQ(first.get(), "200 1");
-  *second = next();
+  Pending<std::string> second = next();
   peer.ReceiveUntil("\r\n\r\n");
+  peer.Send(last);
+  return second;
 }
 
 TEST_F(ClientTest, AStaleConnectionIsTriedOnceMoreOnlyIfThatDoesNoHarm) {
@@ -216,10 +216,9 @@ TEST_F(ClientTest, AStaleConnectionIsTriedOnceMoreOnlyIfThatDoesNoHarm) {
        {Case{"GET", Replay::kIfIdempotent, true}, Case{"GET", Replay::kNever, false},
         Case{"POST", Replay::kIfIdempotent, false}, Case{"POST", Replay::kAlways, true}}) {
     RawListener listener;
-    auto first = Start(listener.origin(), "GET");
-    std::future<std::string> second;
-    AnswerOnceThenHangUp(
-        listener, first, [&] { return Start(listener.origin(), one.method, one.replay); }, &second);
+    auto second = AnswerOnceThenHangUp(listener, "", Start(listener.origin(), "GET"), [&] {
+      return Start(listener.origin(), one.method, one.replay);
+    });
     if (!one.again) {
       ExpectError(
           ErrorCode::kUnavailable, [&] { second.get(); }, "answer of");
@@ -235,17 +234,8 @@ TEST_F(ClientTest, AStaleConnectionIsTriedOnceMoreOnlyIfThatDoesNoHarm) {
 
 TEST_F(ClientTest, NothingIsSentAgainOnceAByteOfAnAnswerCame) {
   RawListener listener;
-  auto first = Start(listener.origin(), "GET");
-  std::future<std::string> second;
-  {
-    RawSocket peer = listener.Accept();
-    peer.ReceiveUntil("\r\n\r\n");
-    peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
-    EXPECT_EQ(first.get(), "200 1");
-    second = Start(listener.origin(), "GET");
-    peer.ReceiveUntil("\r\n\r\n");
-    peer.Send("H");
-  }
+  auto second = AnswerOnceThenHangUp(listener, "H", Start(listener.origin(), "GET"),
+                                     [&] { return Start(listener.origin(), "GET"); });
   ExpectError(
       ErrorCode::kUnavailable, [&] { second.get(); }, "in its head");
   EXPECT_EQ(counters().retries, 0U);
@@ -368,6 +358,11 @@ TEST_F(QuickClientTest, UnusedConnectionsAreClosedAfterAWhile) {
 
 // What a proxy is: a handler that passes a call's pieces on.
 class ProxyTest : public ::testing::Test {
+ public:
+  ~ProxyTest() override {
+    proxy_->loop().Do([&] { client_.reset(); });
+  }
+
  protected:
   Handler Forward(const Origin& origin) {
     return [this, origin](Exchange& exchange) -> Task<void> {
@@ -390,9 +385,6 @@ class ProxyTest : public ::testing::Test {
   void Serve(const Origin& upstream) {
     proxy_.emplace(Forward(upstream));
     proxy_->loop().Do([&] { client_.emplace(proxy_->loop().loop(), ClientLimits{}); });
-  }
-  ~ProxyTest() override {
-    proxy_->loop().Do([&] { client_.reset(); });
   }
 
   std::optional<Client> client_;

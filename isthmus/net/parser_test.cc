@@ -112,8 +112,7 @@ TEST(ParserTest, WhatTwoProgramsCouldReadInTwoWaysIsRefused) {
       "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
       "Transfer-Encoding: identity\r\n",
       "Transfer-Encoding: xchunked\r\n",
-      "Transfer-Encoding: \x0b"
-      "chunked\r\n",
+      "Transfer-Encoding: \013chunked\r\n",
       "Transfer-Encoding: chunked;q=1\r\n",
       "Transfer-Encoding:\r\n",
       "Transfer-Encoding : chunked\r\n",

@@ -22,7 +22,9 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "isthmus/net/client.h"
 #include "isthmus/net/server.h"
@@ -33,6 +35,32 @@ namespace asio = boost::asio;
 
 // Nothing in a test waits for longer: what hangs fails.
 inline constexpr int kPatienceSeconds = 20;
+
+// What a coroutine on another thread gave. Errors cross by value: the C++ runtime counts references
+// to exceptions where ThreadSanitizer cannot see it.
+template <typename T>
+class Pending {
+ public:
+  struct Outcome {
+    std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> value;
+    ErrorCode code = ErrorCode::kInternal;
+    std::string message;
+  };
+
+  explicit Pending(std::future<Outcome> future) : future_(std::move(future)) {}
+
+  T get() {
+    if (future_.wait_for(std::chrono::seconds(kPatienceSeconds)) != std::future_status::ready) {
+      throw std::runtime_error("a coroutine hangs");
+    }
+    Outcome outcome = future_.get();
+    if (!outcome.value) throw Error(outcome.code, outcome.message);
+    if constexpr (!std::is_void_v<T>) return std::move(*outcome.value);
+  }
+
+ private:
+  std::future<Outcome> future_;
+};
 
 class LoopThread {
  public:
@@ -56,16 +84,14 @@ class LoopThread {
   // Starts a coroutine there.
   template <typename Coroutine>
   auto Spawn(Coroutine coroutine) {
-    return asio::co_spawn(loop_.get_executor(), std::move(coroutine), asio::use_future);
+    using T = typename std::invoke_result_t<Coroutine>::value_type;
+    return Pending<T>(asio::co_spawn(
+        loop_.get_executor(), Guarded<T, Coroutine>(std::move(coroutine)), asio::use_future));
   }
   // Starts it and waits for its result.
   template <typename Coroutine>
   auto Run(Coroutine coroutine) {
-    auto result = Spawn(std::move(coroutine));
-    if (result.wait_for(std::chrono::seconds(kPatienceSeconds)) != std::future_status::ready) {
-      throw std::runtime_error("a coroutine hangs");
-    }
-    return result.get();
+    return Spawn(std::move(coroutine)).get();
   }
   // Waits until `condition`, asked on the loop's thread, holds; false if it never does.
   template <typename Condition>
@@ -78,6 +104,25 @@ class LoopThread {
   }
 
  private:
+  template <typename T, typename Coroutine>
+  static net::Task<typename Pending<T>::Outcome> Guarded(Coroutine coroutine) {
+    typename Pending<T>::Outcome outcome;
+    try {
+      if constexpr (std::is_void_v<T>) {
+        co_await coroutine();
+        outcome.value.emplace();
+      } else {
+        outcome.value.emplace(co_await coroutine());
+      }
+    } catch (const Error& error) {
+      outcome.code = error.code();
+      outcome.message = error.what();
+    } catch (const std::exception& error) {
+      outcome.message = error.what();
+    }
+    co_return outcome;
+  }
+
   net::Loop loop_{1};
   asio::executor_work_guard<net::Executor> work_;
   std::thread thread_;
@@ -98,7 +143,7 @@ class RawSocket {
   ~RawSocket() { Close(); }
 
   // False if the peer is gone.
-  bool Send(std::string_view bytes) {
+  bool Send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) return false;
@@ -130,7 +175,7 @@ class RawSocket {
     return all;
   }
   bool was_reset() const { return reset_; }
-  void EndSending() { shutdown(fd_, SHUT_WR); }
+  void EndSending() const { shutdown(fd_, SHUT_WR); }
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
