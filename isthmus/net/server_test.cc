@@ -357,14 +357,16 @@ TEST(ServerTest, AClientThatGoesAwayCancelsItsHandler) {
   TestServer server(waiting.handler());
   const std::string_view post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
   const std::string two = std::string(kGet) + std::string(kGet);
+  const std::function<void(RawSocket&)> leaves[] = {&RawSocket::Close, &RawSocket::Reset,
+                                                    &RawSocket::EndSending};
   int count = 0;
   for (std::string_view request : {kGet, post, std::string_view(two)}) {
-    for (auto leave : {&RawSocket::Close, &RawSocket::Reset, &RawSocket::EndSending}) {
+    for (const std::function<void(RawSocket&)>& leave : leaves) {
       RawSocket client(server.port());
       client.Send(request);
       ++count;
       ASSERT_TRUE(server.loop().Eventually([&] { return waiting.begun == count; }));
-      (client.*leave)();
+      leave(client);
       ASSERT_TRUE(server.loop().Eventually([&] { return waiting.cancelled == count; }));
     }
   }
