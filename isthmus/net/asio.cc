@@ -1,4 +1,0 @@
-// Asio and Beast themselves, compiled once (BOOST_ASIO_SEPARATE_COMPILATION).
-#include <boost/asio/impl/src.hpp>
-#include <boost/asio/ssl/impl/src.hpp>
-#include <boost/beast/src.hpp>
