@@ -98,7 +98,7 @@ class Api:
         return http_server.Reply(200, {"is_sleeping": self._engine.pause_mode is not None})
 
     def _abort_requests(self, call):
-        """Ids as clients know them, with or without the index of the choice."""
+        """Ids are those of answers followed by the index of the choice: cmpl-ID-0."""
         body = completion_request.object_body(call)
         ids = completion_request.field(body, "request_ids", (list,), None)
         if ids is None:

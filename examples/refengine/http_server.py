@@ -64,7 +64,8 @@ class Call:
         parts = urllib.parse.urlsplit(target)
         self.method = method
         self.path = parts.path
-        self.query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+        self._pairs = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+        self.query = dict(self._pairs)
         self.headers = headers
         self.body = body
         self._connection = connection
@@ -72,6 +73,10 @@ class Call:
     def json(self):
         """The body as JSON; ValueError if it is none."""
         return json.loads(self.body)
+
+    def values(self, name):
+        """All values of a query parameter that may be repeated."""
+        return [value for key, value in self._pairs if key == name]
 
     def flag(self, name, default):
         """A boolean query parameter; ValueError if it is no boolean."""

@@ -12,7 +12,9 @@ import numpy as np
 
 import checkpoint
 
-MODEL_TYPES = ("llama", "qwen2", "qwen3")
+# What the transformers library assumes where config.json is silent.
+DEFAULTS = {"llama": {"max_positions": 2048}, "qwen2": {"max_positions": 32768},
+            "qwen3": {"max_positions": 32768, "head_dim": 128}}
 IGNORED_SUFFIX = "rotary_emb.inv_freq"  # old Llama checkpoints carry this table
 
 
@@ -44,15 +46,17 @@ class Config:
     @classmethod
     def _from_checked(cls, config):
         heads = config["num_attention_heads"]
+        defaults = DEFAULTS[config["model_type"]]
         eos = config.get("eos_token_id")
         return cls(
             vocab_size=config["vocab_size"], hidden_size=config["hidden_size"],
             layers=config["num_hidden_layers"], heads=heads,
             kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+            head_dim=config.get("head_dim") or defaults.get(
+                "head_dim", config["hidden_size"] // heads),
             intermediate_size=config["intermediate_size"],
-            max_positions=config["max_position_embeddings"],
-            norm_eps=config["rms_norm_eps"], rope_theta=float(_rope(config)["rope_theta"]),
+            max_positions=config.get("max_position_embeddings", defaults["max_positions"]),
+            norm_eps=config.get("rms_norm_eps", 1e-6), rope_theta=float(_rope(config)["rope_theta"]),
             rope_scaling=_rope_scaling(config),
             tied_embeddings=bool(config.get("tie_word_embeddings", False)),
             eos_token_ids=tuple(eos if isinstance(eos, list) else [] if eos is None else [eos]))
@@ -77,7 +81,7 @@ def _rope_scaling(config):
 
 
 def _refuse_unknown(config):
-    checks = (("model_type", config.get("model_type"), MODEL_TYPES),
+    checks = (("model_type", config.get("model_type"), tuple(DEFAULTS)),
               ("hidden_act", config.get("hidden_act", "silu"), ("silu",)),
               ("rope type", _rope_type(config), ("default", "llama3")),
               ("use_sliding_window", bool(config.get("use_sliding_window")), (False,)))

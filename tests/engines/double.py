@@ -17,13 +17,11 @@ engine would accept and then do wrong or hang on. Beside the engine's routes it 
 import argparse
 import dataclasses
 import itertools
-import json
 import pathlib
 import sys
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "refengine"))
-import fake_engine  # noqa: E402
 import faults  # noqa: E402
 import http_server  # noqa: E402
 

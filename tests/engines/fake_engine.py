@@ -95,6 +95,7 @@ class FakeEngine:
         self.version = version
         self.pause_mode = None
         self.pause_complete = False
+        self._pause_turn = 0
         self.unproven = False  # a load began and its success was not told to its caller
         self.updating = False  # a load runs at this moment
         self.running, self.waiting = [], []
@@ -199,26 +200,31 @@ class FakeEngine:
     # Pauses and caches
 
     def begin_pause(self, mode):
-        """`mode` "abort" ends all requests, "wait" lets those in flight end; others freeze them."""
+        """Returns what complete_pause wants; "abort" ends all requests, "wait" lets them end."""
         with self.changed:
-            self.pause_mode, self.pause_complete = mode, False
+            self._set_pause(mode)
             if mode == "abort":
                 self.abort()
-            self.changed.notify_all()
+            return self._pause_turn
 
-    def complete_pause(self):
+    def complete_pause(self, turn):
         """Waits for the drain; False if another pause or a resume came between."""
         with self.changed:
-            mode = self.pause_mode
-            self.changed.wait_for(
-                lambda: self.pause_mode != mode or mode != "wait" or not self.running)
-            self.pause_complete = self.pause_mode == mode
-            return self.pause_complete
+            self.changed.wait_for(lambda: self._pause_turn != turn or self.pause_mode != "wait"
+                                  or not self.running)
+            if self._pause_turn != turn:
+                return False
+            self.pause_complete = True
+            return True
 
     def resume(self):
         with self.changed:
-            self.pause_mode, self.pause_complete = None, False
-            self.changed.notify_all()
+            self._set_pause(None)
+
+    def _set_pause(self, mode):
+        self.pause_mode, self.pause_complete = mode, False
+        self._pause_turn += 1
+        self.changed.notify_all()
 
     def preempt(self):
         """Running requests lose their keys and values and are prefilled again."""

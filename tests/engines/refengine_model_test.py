@@ -64,7 +64,8 @@ class RefengineModelTest(harness.ServerTest):
 
     def test_qwen2_with_biases_and_an_own_head(self):
         config = {**SMALL, "model_type": "qwen2", "tie_word_embeddings": False}
-        del config["head_dim"]
+        for key in ("head_dim", "max_position_embeddings"):  # the defaults are meant
+            del config[key]
         config["hidden_size"] = 32
         shaped = {**config, "head_dim": 8}
         biases = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")

@@ -120,11 +120,11 @@ class SglangDouble(double.Double):
             raise self.violation("bad_body", f"/pause_generation: mode {mode!r}", 400)
         if self.engine.updating:
             raise self.violation("pause_during_update", "an update is running")
-        self.engine.begin_pause(mode)
+        turn = self.engine.begin_pause(mode)
         if mode == "retract":
             self.engine.preempt()
         self.strike(call, "midway")
-        if not self.engine.complete_pause():
+        if not self.engine.complete_pause(turn):
             raise self.error(500, "the pause was superseded")
         return Reply(200, PAUSED)
 

@@ -89,9 +89,9 @@ class VllmDouble(double.Double):
             raise self.violation("bad_query", f"/pause?mode={mode}", 400)
         if self.engine.updating:
             raise self.violation("pause_during_update", "an update is running")
-        self.engine.begin_pause(mode)
+        turn = self.engine.begin_pause(mode)
         self.strike(call, "midway")
-        if not self.engine.complete_pause():
+        if not self.engine.complete_pause(turn):
             return Reply(500, {"error": "Failed to pause generation: superseded"})
         if call.flag("clear_cache", True):
             self.engine.preempt()
@@ -139,8 +139,7 @@ class VllmDouble(double.Double):
         level = int(call.query.get("level", "1"))
         if level not in (0, 1, 2):
             raise self.violation("bad_query", f"/sleep?level={level}", 400)
-        self.engine.begin_pause(call.query.get("mode", "abort"))
-        self.engine.complete_pause()
+        self.engine.complete_pause(self.engine.begin_pause(call.query.get("mode", "abort")))
         if level > 0:
             self.asleep = {"weights", "kv_cache"}
             self.engine.preempt()
@@ -157,12 +156,12 @@ class VllmDouble(double.Double):
     def _wake_up(self, call):
         if not self.asleep:
             raise self.violation("wake_up_while_awake", "it would resume an engine that is paused")
-        tag = call.query.get("tags")
-        self.asleep -= {tag} if tag else set(self.asleep)
+        tags = call.values("tags")
+        self.asleep -= set(tags or self.asleep)
         if not self.asleep:
             self.engine.resume()
         return Reply(200, {"status": "sleeping" if self.asleep else "awake",
-                           "tags": [tag] if tag else None})
+                           "tags": tags or None})
 
     def _release_kv_cache(self, _):
         if not self.engine.pause_complete:

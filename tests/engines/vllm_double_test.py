@@ -104,6 +104,18 @@ class VllmDoubleTest(double_test_base.DoubleTest):
         self.assertEqual(pause.result(), (200, {"status": "paused"}))
         self.assertEqual(list(stream)[-1]["choices"][0]["finish_reason"], "length")
 
+    def test_a_pause_that_drains_too_slowly_can_be_overtaken_by_another(self):
+        self.manual()
+        stream = self.stream()
+        self.wait_for_state(waiting=1)
+        self.step()
+        pause = harness.Background(self.double.post, "/pause?mode=wait")
+        self.wait_for_state(pause_mode="wait")
+        self.post("/pause?mode=abort", status="paused")
+        self.assertEqual(pause.result()[0], 500)
+        self.assertEqual(list(stream)[-1]["choices"][0]["finish_reason"], "abort")
+        self.post("/resume")
+
     def test_requests_wait_during_a_kept_pause_and_their_client_may_leave(self):
         self.post(KEEP)
         waiting = [self.stream() for _ in range(2)]
@@ -158,7 +170,8 @@ class VllmDoubleTest(double_test_base.DoubleTest):
         self.post("/sleep?level=2", status="sleeping", level=2)
         self.post("/wake_up?tags=weights", status="sleeping")
         self.post("/collective_rpc", reload(self.new))
-        self.post("/wake_up", status="awake", tags=None)
+        self.post("/wake_up?tags=weights&tags=kv_cache", status="awake",
+                  tags=["weights", "kv_cache"])
         self.assertEqual(self.proof()[0]["digest"], self.new_digest)
         self.post("/weight_checker", {"action": "compare", "baseline": before}, match=False)
         self.post("/weight_checker", {"action": "reset"}, status="reset")
