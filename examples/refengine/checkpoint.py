@@ -1,6 +1,7 @@
 """Reads Hugging Face checkpoints: config.json, safetensors shards, model.safetensors.index.json."""
 
 import json
+import math
 import mmap
 import pathlib
 import struct
@@ -95,10 +96,14 @@ def _read_header(path, data):
 def _read_tensor(path, data, begin, name, entry):
     try:
         dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        size_bytes = ELEMENT_BYTES[dtype] * int(np.prod(shape, dtype=object))
+        numbers = [*shape, first, last]
+        element_bytes = ELEMENT_BYTES[dtype]
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot read tensor {name}: {entry!r}; "
                               f"dtypes are {', '.join(ELEMENT_BYTES)}") from error
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise CheckpointError(f"{path}: tensor {name} has shape {shape} at [{first}, {last})")
+    size_bytes = element_bytes * math.prod(shape)
     if not 0 <= first <= last <= len(data) - begin or last - first != size_bytes:
         raise CheckpointError(f"{path}: tensor {name} of {size_bytes} bytes lies at "
                               f"[{first}, {last}) of {len(data) - begin}")

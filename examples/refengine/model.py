@@ -56,7 +56,8 @@ class Config:
                 "head_dim", config["hidden_size"] // heads),
             intermediate_size=config["intermediate_size"],
             max_positions=config.get("max_position_embeddings", defaults["max_positions"]),
-            norm_eps=config.get("rms_norm_eps", 1e-6), rope_theta=float(_rope(config)["rope_theta"]),
+            norm_eps=config.get("rms_norm_eps", 1e-6),
+            rope_theta=float(_rope(config)["rope_theta"]),
             rope_scaling=_rope_scaling(config),
             tied_embeddings=bool(config.get("tie_word_embeddings", False)),
             eos_token_ids=tuple(eos if isinstance(eos, list) else [] if eos is None else [eos]))

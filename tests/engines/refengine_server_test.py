@@ -169,12 +169,18 @@ class RefengineServerTest(harness.ServerTest):
         stream = self.server.stream("/v1/completions", LONG)
         next(stream)
         stream.close()
-        harness.wait_until(self.idle, "the stream is aborted")
+        self.assert_aborted()
         connection = self.server.connect()
         connection.request("POST", "/v1/completions", json.dumps(LONG))
         harness.wait_until(lambda: not self.idle(), "the request runs")
         connection.close()
+        self.assert_aborted()
+
+    def assert_aborted(self):
+        """Nothing is left in an engine that makes no tokens, so nothing ended by itself."""
+        self.server.post("/pause?mode=keep&clear_cache=false")
         harness.wait_until(self.idle, "the request is aborted")
+        self.server.post("/resume")
 
     def test_a_request_is_aborted_by_its_id(self):
         stream = self.server.stream("/v1/completions", {**LONG, "request_id": "mine"})
@@ -182,6 +188,16 @@ class RefengineServerTest(harness.ServerTest):
         self.assertEqual(self.server.post("/abort_requests", {"request_ids": ["cmpl-mine-0"]}),
                          (200, {"status": "aborted", "aborted": 1}))
         self.assertEqual(list(stream)[-1]["choices"][0]["finish_reason"], "abort")
+
+    def test_an_aborted_request_keeps_no_text_back(self):
+        body = {**LONG, "request_id": "held"}
+        stream = self.server.stream("/v1/completions", {**body, "stop": "z" * 50000})
+        events = [next(stream) for _ in range(3)]
+        self.server.post("/abort_requests", {"request_ids": ["cmpl-held-0"]})
+        events += list(stream)
+        made = self.complete(**{**body, "max_tokens": len(events) - 1})
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events),
+                         made["choices"][0]["text"])
 
     def test_more_requests_than_may_run_wait_for_their_turn(self):
         running = [harness.Background(lambda: self.complete(prompt="a", max_tokens=50))
