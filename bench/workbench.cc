@@ -29,30 +29,31 @@ codec::ChunkLayout LayoutOf(const tensor::Checkpoint& checkpoint) {
   return codec::ChunkLayout(tensors);
 }
 
-// Room behind each step's bytes, so that the steps lie at odd distances, as mapped files do. AMD's
-// first-level cache guesses ways from addresses: at a distance of exactly 2^28 bytes, which steps
-// of 256 MiB would have, each access to one step evicts the other's (measured: scan 0.33 instead of
-// 0.80 x memcmp).
-constexpr uint64_t kRoomBytes = 1'056'768;
+// Where the three copies of a step lie in one allocation: at odd distances, as mapped files do, and
+// at the same ones in every run. AMD's first-level cache guesses ways from addresses: at a distance
+// of exactly 2^28 bytes, which steps of 256 MiB would have, each access to one step evicts the
+// other's (measured: scan 0.33 instead of 0.80 x memcmp), and other distances between separate
+// allocations cost a quarter by chance.
+constexpr uint64_t kAfterRoomBytes = 1'056'768;
+constexpr uint64_t kWorkRoomBytes = 2'633'728;
 
 // All chunks, one after another.
-ByteVector Gather(const tensor::Checkpoint& checkpoint, const codec::ChunkLayout& layout) {
-  ByteVector bytes;
-  bytes.reserve(checkpoint.tensor_bytes() + kRoomBytes);
+void Gather(const tensor::Checkpoint& checkpoint, const codec::ChunkLayout& layout,
+            MutableByteSpan to) {
   ByteVector scratch;
   for (size_t chunk = 0; chunk < layout.chunks().size(); ++chunk) {
     const ByteSpan data = codec::ChunkBytes(checkpoint, layout, chunk, &scratch);
-    bytes.insert(bytes.end(), data.begin(), data.end());
+    std::ranges::copy(data, to.begin());
+    to = to.subspan(data.size());
   }
-  return bytes;
 }
 
 }  // namespace
 
 Workbench::Workbench(const StepPair& pair)
     : layout_(LayoutOf(pair.after)),
-      before_(Gather(pair.before, layout_)),
-      after_(Gather(pair.after, layout_)),
+      memory_(std::make_unique_for_overwrite<std::byte[]>(3 * pair.before.tensor_bytes() +
+                                                          kAfterRoomBytes + kWorkRoomBytes)),
       positions_(codec::kChunkUnits + codec::kScanSlack),
       payloads_(layout_.chunks().size()) {
   uint64_t offset = 0;
@@ -60,17 +61,22 @@ Workbench::Workbench(const StepPair& pair)
     offsets_.push_back(offset);
     offset += chunk.bytes();
   }
-  work_.reserve(before_.size() + kRoomBytes);
-  work_ = before_;
+  const uint64_t bytes = pair.before.tensor_bytes();
+  before_ = {memory_.get(), bytes};
+  after_ = {before_.data() + bytes + kAfterRoomBytes, bytes};
+  work_ = {after_.data() + bytes + kWorkRoomBytes, bytes};
+  Gather(pair.before, layout_, before_);
+  Gather(pair.after, layout_, after_);
+  Copy();
   changed_ = ScanAll(after_);
 }
 
-ByteSpan Workbench::ChunkAt(const ByteVector& step, size_t chunk) const {
-  return ByteSpan(step).subspan(offsets_[chunk], layout_.chunks()[chunk].bytes());
+ByteSpan Workbench::ChunkAt(ByteSpan step, size_t chunk) const {
+  return step.subspan(offsets_[chunk], layout_.chunks()[chunk].bytes());
 }
 
 MutableByteSpan Workbench::WorkAt(size_t chunk) {
-  return MutableByteSpan(work_).subspan(offsets_[chunk], layout_.chunks()[chunk].bytes());
+  return work_.subspan(offsets_[chunk], layout_.chunks()[chunk].bytes());
 }
 
 void Workbench::Copy() { std::memcpy(work_.data(), before_.data(), before_.size()); }
@@ -79,7 +85,7 @@ void Workbench::CompareEqual() {
   Check(std::memcmp(work_.data(), before_.data(), before_.size()) == 0, "memcmp");
 }
 
-size_t Workbench::ScanAll(const ByteVector& other) {
+size_t Workbench::ScanAll(ByteSpan other) {
   size_t changed = 0;
   for (size_t chunk = 0; chunk < offsets_.size(); ++chunk) {
     changed +=
@@ -146,6 +152,6 @@ void Workbench::ApplyVerified(ThreadPool& pool) {
   pool.ParallelFor(offsets_.size(), [this](size_t chunk) { VerifyChunkAt(chunk); });
 }
 
-void Workbench::CheckApplied() const { Check(work_ == after_, "apply"); }
+void Workbench::CheckApplied() const { Check(std::ranges::equal(work_, after_), "apply"); }
 
 }  // namespace isthmus::bench

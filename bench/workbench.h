@@ -3,6 +3,7 @@
 #define BENCH_WORKBENCH_H_
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -54,18 +55,19 @@ class Workbench {
     codec::EncodedChunk encoded;
     uint64_t digest = 0;  // XXH3-64
   };
-  ByteSpan ChunkAt(const ByteVector& step, size_t chunk) const;
+  ByteSpan ChunkAt(ByteSpan step, size_t chunk) const;
   MutableByteSpan WorkAt(size_t chunk);
-  size_t ScanAll(const ByteVector& other);
+  size_t ScanAll(ByteSpan other);
   void EncodeAll(bool digests, ThreadPool& pool);
   void ApplyChunkAt(size_t chunk, codec::OldUnits* old);
   void VerifyChunkAt(size_t chunk);
 
   codec::ChunkLayout layout_;
-  std::vector<uint64_t> offsets_;  // of each chunk in the following
-  ByteVector before_;
-  ByteVector after_;
-  ByteVector work_;
+  std::vector<uint64_t> offsets_;        // of each chunk in the following
+  std::unique_ptr<std::byte[]> memory_;  // of the following
+  MutableByteSpan before_;
+  MutableByteSpan after_;
+  MutableByteSpan work_;
   std::vector<uint32_t> positions_;
   std::vector<Payload> payloads_;  // per chunk
   uint64_t changed_ = 0;

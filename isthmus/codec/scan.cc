@@ -66,11 +66,19 @@ HWY_INLINE uint32_t* AppendPlaces(uint64_t bits, uint32_t index, uint32_t* out) 
 template <typename T>
 size_t ScanUnits(const T* before, const T* after, size_t count, uint32_t first_index,
                  uint32_t* positions) {
+  constexpr size_t kWords = 4;  // fewer: more branches on equal data; more: seldom all equal
   uint32_t* out = positions;
   size_t i = 0;
-  for (; i + 64 <= count; i += 64) {
-    out = AppendPlaces(ChangedOf64(before + i, after + i), first_index + static_cast<uint32_t>(i),
-                       out);
+  for (; i + kWords * 64 <= count; i += kWords * 64) {
+    uint64_t changed[kWords];
+    uint64_t any = 0;
+    for (size_t w = 0; w < kWords; ++w) {
+      any |= changed[w] = ChangedOf64(before + i + w * 64, after + i + w * 64);
+    }
+    if (any == 0) continue;
+    for (size_t w = 0; w < kWords; ++w) {
+      out = AppendPlaces(changed[w], first_index + static_cast<uint32_t>(i + w * 64), out);
+    }
   }
   for (; i < count; ++i) {
     *out = first_index + static_cast<uint32_t>(i);
