@@ -83,9 +83,7 @@ class ChunkEncoder::Batch {
       runs.back().chunks.push_back(i);
     }
     pool_.ParallelFor(runs.size(), [&](size_t r) { Summarize(samples, &runs[r]); });
-    for (Group& run : runs) {
-      if (groups_.empty() || !TryJoin(run)) groups_.push_back(std::move(run));
-    }
+    JoinRuns(std::move(runs));
     for (size_t g = 0; g < groups_.size(); ++g) {
       const tensor::Dtype dtype = Info(groups_[g].chunks.front()).dtype;
       groups_[g].rule.emplace(groups_[g].choice.thresholds, KeyRuleOf(groups_[g].elements, dtype));
@@ -112,21 +110,40 @@ class ChunkEncoder::Batch {
     run->choice = ChooseClasses(run->stats, MaxClasses());
   }
 
-  // Joins the run to the last group if both are cheaper with one model.
-  bool TryJoin(const Group& run) {
-    Group& last = groups_.back();
-    if (last.elements != run.elements ||
-        Info(last.chunks.front()).dtype != Info(run.chunks.front()).dtype) {
-      return false;
+  // Most runs stay alone, so what each would cost together with the one before it is found at the
+  // same time for all; only behind a join it must be found anew.
+  void JoinRuns(std::vector<Group> runs) {
+    std::vector<std::optional<ClassChoice>> with_previous(runs.size());
+    pool_.ParallelFor(runs.size(), [&](size_t r) {
+      if (r > 0) with_previous[r] = ChooseTogether(runs[r - 1], runs[r]);
+    });
+    bool joined = false;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      if (joined) with_previous[r] = ChooseTogether(groups_.back(), runs[r]);
+      joined = with_previous[r] &&
+               with_previous[r]->bits <= groups_.back().choice.bits + runs[r].choice.bits;
+      if (joined) {
+        Join(runs[r], std::move(*with_previous[r]), &groups_.back());
+      } else {
+        groups_.push_back(std::move(runs[r]));
+      }
     }
-    KeyStats both = last.stats;
-    both.Add(run.stats);
-    ClassChoice choice = ChooseClasses(both, MaxClasses());
-    if (choice.bits > last.choice.bits + run.choice.bits) return false;
-    last.stats = both;
-    last.choice = std::move(choice);
-    last.chunks.insert(last.chunks.end(), run.chunks.begin(), run.chunks.end());
-    return true;
+  }
+
+  // nullopt: they cannot share a model.
+  std::optional<ClassChoice> ChooseTogether(const Group& a, const Group& b) const {
+    if (a.elements != b.elements || Info(a.chunks.front()).dtype != Info(b.chunks.front()).dtype) {
+      return std::nullopt;
+    }
+    KeyStats both = a.stats;
+    both.Add(b.stats);
+    return ChooseClasses(both, MaxClasses());
+  }
+
+  static void Join(const Group& run, ClassChoice choice, Group* group) {
+    group->stats.Add(run.stats);
+    group->choice = std::move(choice);
+    group->chunks.insert(group->chunks.end(), run.chunks.begin(), run.chunks.end());
   }
 
   void Scan(size_t i) {
