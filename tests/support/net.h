@@ -1,6 +1,6 @@
 // A loop on a thread of its own, and servers on it.
-#ifndef TESTS_SUPPORT_NET_H_
-#define TESTS_SUPPORT_NET_H_
+#ifndef ISTHMUS_TESTS_SUPPORT_NET_H_
+#define ISTHMUS_TESTS_SUPPORT_NET_H_
 
 #include <gtest/gtest.h>
 
@@ -159,4 +159,4 @@ inline net::Task<void> Pause(std::chrono::milliseconds time) {
 
 }  // namespace isthmus::testing
 
-#endif  // TESTS_SUPPORT_NET_H_
+#endif  // ISTHMUS_TESTS_SUPPORT_NET_H_

@@ -1,6 +1,6 @@
 // Checks of what an apply says that it overwrote.
-#ifndef TESTS_SUPPORT_OLD_UNITS_H_
-#define TESTS_SUPPORT_OLD_UNITS_H_
+#ifndef ISTHMUS_TESTS_SUPPORT_OLD_UNITS_H_
+#define ISTHMUS_TESTS_SUPPORT_OLD_UNITS_H_
 
 #include <cstring>
 
@@ -29,4 +29,4 @@ inline size_t CountChanged(ByteSpan before, ByteSpan after, size_t unit_bytes) {
 
 }  // namespace isthmus::testing
 
-#endif  // TESTS_SUPPORT_OLD_UNITS_H_
+#endif  // ISTHMUS_TESTS_SUPPORT_OLD_UNITS_H_

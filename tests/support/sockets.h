@@ -1,6 +1,6 @@
 // Plain blocking sockets that write and read what a test says.
-#ifndef TESTS_SUPPORT_SOCKETS_H_
-#define TESTS_SUPPORT_SOCKETS_H_
+#ifndef ISTHMUS_TESTS_SUPPORT_SOCKETS_H_
+#define ISTHMUS_TESTS_SUPPORT_SOCKETS_H_
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -132,4 +132,4 @@ class RawListener {
 
 }  // namespace isthmus::testing
 
-#endif  // TESTS_SUPPORT_SOCKETS_H_
+#endif  // ISTHMUS_TESTS_SUPPORT_SOCKETS_H_
