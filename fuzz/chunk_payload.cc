@@ -66,10 +66,7 @@ std::optional<Case> ReadCase(Encoding encoding, const uint8_t* data, size_t size
 
 // The listed units must be those that were overwritten.
 void CheckOld(const Case& input, ByteVector bytes, const codec::OldUnits& old) {
-  const size_t unit_bytes = tensor::UnitBytes(input.dtype);
-  for (const codec::OldUnit& unit : old.list()) {
-    std::memcpy(bytes.data() + unit.position * unit_bytes, &unit.bits, unit_bytes);
-  }
+  codec::PutBack(old.list(), tensor::UnitBytes(input.dtype), 0, bytes);
   Require(bytes == input.old_bytes, "the units listed are those that were overwritten");
 }
 

@@ -15,12 +15,13 @@ inline constexpr size_t kStreamPadding = 32;
 // first needs it. The buffer is the caller's and must be large enough, with kPrependSlack bytes
 // more at its front; the stream ends at its end.
 inline constexpr size_t kPrependSlack = 8;
+inline constexpr uint32_t kMaxPutBits = 56;
 class PrependBits {
  public:
   explicit PrependBits(MutableByteSpan buffer) : at_(buffer.data() + buffer.size()) {}
 
-  // bit_count <= 56; value has no bits above bit_count. Without branches: where bytes fill up is
-  // random.
+  // bit_count <= kMaxPutBits; value has no bits above bit_count. Without branches: where bytes fill
+  // up is random.
   void Put(uint64_t value, uint32_t bit_count) {
     held_ = held_ << bit_count | value;
     held_bits_ += bit_count;

@@ -39,15 +39,15 @@ class BlockMasks {
     const size_t whole = count / 64;
     for (size_t w = 0; w < whole; ++w) {
       hwy::Prefetch(next_block + w * 64);
-      BuildWord(elements + w * 64, w, (active_words >> w & 1) != 0 ? ~uint64_t{0} : 0);
+      if (HWY_LIKELY((active_words >> w & 1) != 0)) {
+        BuildWord(elements + w * 64, w, ~uint64_t{0});
+      } else {
+        ClearWords(w, w + 1);
+      }
     }
     if (HWY_UNLIKELY(whole < kBlockWords)) {
-      T rest[64] = {};
-      std::memcpy(rest, elements + whole * 64, (count % 64) * sizeof(T));
-      const uint64_t valid = (uint64_t{1} << (count % 64)) - 1;
-      BuildWord(rest, whole, (active_words >> whole & 1) != 0 ? valid : 0);
-      std::memset(mask_ + whole + 1, 0, (kBlockWords - whole - 1) * sizeof mask_[0]);
-      std::memset(counts_ + whole + 1, 0, (kBlockWords - whole - 1) * sizeof counts_[0]);
+      ClearWords(whole, kBlockWords);
+      if ((active_words >> whole & 1) != 0) BuildRest(elements + whole * 64, count % 64, whole);
     }
     SumUp();
   }
@@ -81,6 +81,17 @@ class BlockMasks {
   }
 
  private:
+  void ClearWords(size_t begin, size_t end) {
+    std::memset(mask_ + begin, 0, (end - begin) * sizeof mask_[0]);
+    std::memset(counts_ + begin, 0, (end - begin) * sizeof counts_[0]);
+  }
+  template <typename T>
+  void BuildRest(const T* elements, size_t count, size_t w) {
+    T rest[64] = {};
+    std::memcpy(rest, elements, count * sizeof(T));
+    BuildWord(rest, w, (uint64_t{1} << count) - 1);
+  }
+
   // `valid`: the elements that take part.
   template <typename T>
   HWY_INLINE void BuildWord(const T* elements, size_t w, uint64_t valid) {

@@ -127,10 +127,11 @@ void Chain::AddFile(const Part* part, const FileEntry& entry) {
 void Chain::FoldChunk(size_t chunk, MutableByteSpan bytes, OldUnits* old) const {
   const std::vector<Step>& steps = steps_[chunk];
   if (steps.size() == 1) return ApplyStep(chunk, steps.front(), bytes, old);
-  thread_local ByteVector before;
-  if (old != nullptr) before.assign(bytes.begin(), bytes.end());
-  for (const Step& step : steps) ApplyStep(chunk, step, bytes, nullptr);
-  if (old != nullptr) old->Compare(before, bytes, tensor::UnitBytes(layout_.chunks()[chunk].dtype));
+  const auto apply = [&] {
+    for (const Step& step : steps) ApplyStep(chunk, step, bytes, nullptr);
+  };
+  if (old == nullptr) return apply();
+  old->Watch(bytes, tensor::UnitBytes(layout_.chunks()[chunk].dtype), apply);
 }
 
 void Chain::ApplyStep(size_t chunk, const Step& step, MutableByteSpan bytes, OldUnits* old) const {

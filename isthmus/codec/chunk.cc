@@ -42,11 +42,9 @@ void ApplyChunk(Encoding encoding, const Model* model, tensor::Dtype dtype, Byte
                 MutableByteSpan chunk, OldUnits* old) {
   if (IsSparse(encoding)) return ApplySparse(payload, *model, dtype, chunk, old);
   const size_t unit_bytes = tensor::UnitBytes(dtype);
-  if (old == nullptr) return ApplyDense(encoding, unit_bytes, payload, chunk);
-  thread_local ByteVector before;
-  before.assign(chunk.begin(), chunk.end());
-  ApplyDense(encoding, unit_bytes, payload, chunk);
-  old->Compare(before, chunk, unit_bytes);
+  const auto apply = [&] { ApplyDense(encoding, unit_bytes, payload, chunk); };
+  if (old == nullptr) return apply();
+  old->Watch(chunk, unit_bytes, apply);
 }
 
 }  // namespace isthmus::codec

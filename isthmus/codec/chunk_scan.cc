@@ -75,9 +75,7 @@ class Scanner {
     scan_.changed = 0;
     scan_.elements = before.size() * 8 / ElementBits(request.elements, dtype_);
     scan_.events.activity.reset();
-    scan_.events.classes.clear();
-    scan_.events.gaps.clear();
-    scan_.events.steps.clear();
+    scan_.events.Resize(0);
     // Strips of a single piece consist of whole blocks, which can be put in order right away.
     if (request.rule != nullptr && info.piece_count == 1 && request.elements == Elements::kUnits) {
       orderer_.emplace(ElementBits(request.elements, dtype_), *request.rule, nullptr,

@@ -1,6 +1,7 @@
 #include "isthmus/codec/old_units.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "isthmus/codec/layout.h"
 #include "isthmus/codec/scan.h"
@@ -58,6 +59,13 @@ std::span<const OldUnit> OldUnits::Within(uint64_t first, uint64_t units) const 
     return std::ranges::lower_bound(list(), position, {}, &OldUnit::position);
   };
   return {place(first), place(first + units)};
+}
+
+void PutBack(std::span<const OldUnit> changes, size_t unit_bytes, uint64_t first,
+             MutableByteSpan range) {
+  for (const OldUnit& old : changes) {
+    std::memcpy(range.data() + (old.position - first) * unit_bytes, &old.bits, unit_bytes);
+  }
 }
 
 uint64_t SumChange(std::span<const OldUnit> changes, ByteSpan after, size_t unit_bytes,

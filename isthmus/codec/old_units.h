@@ -34,6 +34,14 @@ class OldUnits {
 
   // Lists what differs between two states of a chunk, ascending.
   void Compare(ByteSpan before, ByteSpan after, size_t unit_bytes);
+  // Calls `change` and lists, ascending, what it changed of the chunk: found by a copy and Compare,
+  // for what cannot list its changes itself.
+  template <typename Change>
+  void Watch(ByteSpan chunk, size_t unit_bytes, const Change& change) {
+    before_.assign(chunk.begin(), chunk.end());
+    change();
+    Compare(before_, chunk, unit_bytes);
+  }
 
   // Sorts by position what is sorted but for the order within kBlockElements units (sparse.h), as
   // the lists of sparse payloads are.
@@ -45,8 +53,13 @@ class OldUnits {
  private:
   std::unique_ptr<OldUnit[]> units_;
   std::vector<uint32_t> positions_;  // of Compare
+  ByteVector before_;                // of Watch
   size_t count_ = 0;
 };
+
+// Puts the units back: `range` begins with unit `first` of the chunk and holds all of `changes`.
+void PutBack(std::span<const OldUnit> changes, size_t unit_bytes, uint64_t first,
+             MutableByteSpan range);
 
 // By how much a position-keyed sum (tensor/position_sum.h) changes where `changes` became what
 // `after` holds, the chunk's new bytes, whose first unit is unit `first_index` of its tensor

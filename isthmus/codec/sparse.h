@@ -37,6 +37,12 @@ struct SparseEvents {
   std::vector<uint8_t> classes;
   std::vector<uint32_t> gaps;
   std::vector<PackedStep> steps;
+
+  void Resize(size_t changes) {
+    classes.resize(changes);
+    gaps.resize(changes);
+    steps.resize(changes);
+  }
 };
 
 // So many entries behind the last one may be written.

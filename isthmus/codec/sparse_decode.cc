@@ -333,10 +333,8 @@ void ApplyUnits(ByteSpan payload, const Model& model, tensor::Dtype dtype, Mutab
   if (old != nullptr) old->SetCount(static_cast<size_t>(job.old - old->room()));
 }
 
-void ApplyCodes(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
-                OldUnits* old) {
+void ApplyCodes(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units) {
   thread_local ByteVector codes;
-  thread_local ByteVector before;
   codes.resize(units.size() * 2);
   UnpackCodes(units, codes);
   OldUnit any;
@@ -345,17 +343,17 @@ void ApplyCodes(ByteSpan payload, const Model& model, tensor::Dtype dtype, Mutab
   job.count = codes.size();
   job.old = &any;
   DecodePayload(payload, model, dtype, &job);
-  if (old != nullptr) before.assign(units.begin(), units.end());
   PackCodes(codes, units);
-  if (old != nullptr) old->Compare(before, units, tensor::UnitBytes(dtype));
 }
 
 }  // namespace
 
 void ApplySparse(ByteSpan payload, const Model& model, tensor::Dtype dtype, MutableByteSpan units,
                  OldUnits* old) {
-  if (model.elements == Elements::kCodes4) return ApplyCodes(payload, model, dtype, units, old);
-  ApplyUnits(payload, model, dtype, units, old);
+  if (model.elements == Elements::kUnits) return ApplyUnits(payload, model, dtype, units, old);
+  const auto apply = [&] { ApplyCodes(payload, model, dtype, units); };
+  if (old == nullptr) return apply();
+  old->Watch(units, tensor::UnitBytes(dtype), apply);
 }
 
 }  // namespace isthmus::codec

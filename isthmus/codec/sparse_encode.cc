@@ -72,8 +72,7 @@ HWY_INLINE Code StepCode(const TansEncodeTable& table, PackedStep step, uint32_t
           bucket.extra_bits + 1 + code.bit_count};
 }
 
-// Codes of one chunk, from the last to the first. What is written could alias anything: the states
-// and the bits are copied into registers for the loop.
+// Codes of one chunk, from the last change to the first.
 class CodeWriter {
  public:
   CodeWriter(const Model& model, const EncodeTables& tables, const PrependBits& out)
@@ -95,8 +94,8 @@ class CodeWriter {
     }
     const Code behind = GapBucket(*gaps_[c], gap_after, &gap_state_);
     const Code code = StepCode(*steps_[c], step, &step_state_);
-    constexpr uint32_t kAtOnce = 56;  // see PrependBits; only steps of 32-bit elements need more
-    if (HWY_LIKELY(behind.count + code.count <= kAtOnce)) {
+    // Only steps of 32-bit elements can need more.
+    if (HWY_LIKELY(behind.count + code.count <= kMaxPutBits)) {
       return Put({behind.bits << code.count | code.bits, behind.count + code.count});
     }
     Put(behind);

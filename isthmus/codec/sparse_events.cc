@@ -62,18 +62,14 @@ class Orderer {
     return bits;
   }
 
-  HWY_INLINE void Put(size_t c, uint32_t gap, uint32_t position, ChangeOrderer::Output* out) const {
-    *out->classes++ = static_cast<uint8_t>(c);
-    *out->gaps++ = gap;
-    *out->steps++ = StepBetween<kBits>(Load(before_ + position), Load(after_ + position));
-  }
-
   // With one class and no bitmap a place is a rank.
   void RunPlain() {
     ChangeOrderer::Output out = out_;
     uint32_t next = job_.next_rank[0];
     for (const uint32_t position : job_.positions) {
-      Put(0, position - next, position, &out);
+      *out.classes++ = 0;
+      *out.gaps++ = position - next;
+      *out.steps++ = StepBetween<kBits>(Load(before_ + position), Load(after_ + position));
       next = position + 1;
     }
     job_.next_rank[0] = next;
@@ -209,19 +205,14 @@ SparseEvents OrderChanges(ByteSpan before, ByteSpan after, uint32_t element_bits
                           const ClassRule& rule, std::optional<Activity> activity,
                           std::span<const uint32_t> positions) {
   SparseEvents events;
-  const auto resize = [&events](size_t size) {
-    events.classes.resize(size);
-    events.gaps.resize(size);
-    events.steps.resize(size);
-  };
-  resize(positions.size() + kOrderSlack);
+  events.Resize(positions.size() + kOrderSlack);
   const uint64_t count = before.size() / std::max<uint32_t>(element_bits / 8, 1);
   std::vector<uint64_t> active_words;
   if (activity) active_words = activity->WordBits(count);
   ChangeOrderer orderer(element_bits, rule, activity ? active_words.data() : nullptr,
                         {events.classes.data(), events.gaps.data(), events.steps.data()});
   orderer.Order(before, after, 0, count, positions);
-  resize(positions.size());
+  events.Resize(positions.size());
   events.activity = std::move(activity);
   return events;
 }

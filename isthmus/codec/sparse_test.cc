@@ -278,12 +278,7 @@ TEST_F(SparseTest, AChunkMayBePutInOrderPieceByPiece) {
     const SparseEvents whole = EventsOf(chunk, thresholds);
     const ClassRule rule(thresholds, KeyRuleOf(Elements::kUnits, chunk.kind.dtype));
     SparseEvents pieces;
-    const auto resize = [&pieces](size_t size) {
-      pieces.classes.resize(size);
-      pieces.gaps.resize(size);
-      pieces.steps.resize(size);
-    };
-    resize(positions.size() + kOrderSlack);
+    pieces.Resize(positions.size() + kOrderSlack);
     ChangeOrderer orderer(16, rule, nullptr,
                           {pieces.classes.data(), pieces.gaps.data(), pieces.steps.data()});
     std::span<const uint32_t> left = positions;
@@ -293,7 +288,7 @@ TEST_F(SparseTest, AChunkMayBePutInOrderPieceByPiece) {
       orderer.Order(chunk.before, chunk.after, at, end, left.first(inside));
       left = left.subspan(inside);
     }
-    resize(positions.size());
+    pieces.Resize(positions.size());
     EXPECT_EQ(pieces.classes, whole.classes);
     EXPECT_EQ(pieces.gaps, whole.gaps);
     EXPECT_EQ(pieces.steps, whole.steps);

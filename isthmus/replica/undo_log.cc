@@ -25,15 +25,6 @@ ByteWriter StartRecord(RecordKind kind, const std::string& file) {
   return body;
 }
 
-ByteVector OldRange(ByteSpan range, size_t unit_bytes, std::span<const codec::OldUnit> changes,
-                    uint64_t first) {
-  ByteVector old_range(range.begin(), range.end());
-  for (const codec::OldUnit& old : changes) {
-    std::memcpy(old_range.data() + (old.position - first) * unit_bytes, &old.bits, unit_bytes);
-  }
-  return old_range;
-}
-
 // Reads as UndoRun does.
 void AppendRun(std::span<const codec::OldUnit> changes, uint64_t first, size_t unit_bytes,
                ByteWriter* body) {
@@ -142,7 +133,9 @@ void UndoRecord(ByteSpan bytes, const fs::path& directory) {
 void UndoLog::RecordUnits(const std::string& file, uint64_t offset, size_t unit_bytes,
                           ByteSpan range, std::span<const codec::OldUnit> changes, uint64_t first) {
   if (changes.size() * (unit_bytes + kPlaceBytes) >= range.size()) {
-    return RecordBytes(file, offset, OldRange(range, unit_bytes, changes, first));
+    ByteVector old_range(range.begin(), range.end());
+    codec::PutBack(changes, unit_bytes, first, old_range);
+    return RecordBytes(file, offset, old_range);
   }
   ByteWriter body = StartRecord(RecordKind::kUnits, file);
   body.Varint(offset);

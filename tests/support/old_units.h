@@ -12,9 +12,7 @@ namespace isthmus::testing {
 // from the new ones, so two entries of one place would not give the old bytes.
 inline ByteVector TakeBack(ByteSpan bytes, const codec::OldUnits& old, size_t unit_bytes) {
   ByteVector before(bytes.begin(), bytes.end());
-  for (const codec::OldUnit& unit : old.list()) {
-    std::memcpy(before.data() + unit.position * unit_bytes, &unit.bits, unit_bytes);
-  }
+  codec::PutBack(old.list(), unit_bytes, 0, before);
   return before;
 }
 
