@@ -21,6 +21,7 @@ constexpr uint64_t kMaxSmallBytes = 64 << 10;
 constexpr size_t kVersionDigits = 10;
 constexpr size_t kEpochDigits = 6;
 constexpr uint64_t kMaxEpoch = 999'999;
+constexpr size_t kMaxReasonBytes = 1000;
 
 std::string RunPrefix(const std::string& run) { return fmt::format("runs/{}/", run); }
 std::string RunKey(const std::string& run) { return RunPrefix(run) + "run.json"; }
@@ -32,6 +33,10 @@ std::string LogKey(const std::string& run, VersionNumber version) {
 std::string WritersPrefix(const std::string& run) { return RunPrefix(run) + "writers/"; }
 std::string WriterKey(const std::string& run, uint64_t epoch) {
   return fmt::format("{}{:0{}}.json", WritersPrefix(run), epoch, kEpochDigits);
+}
+std::string RevokedPrefix(const std::string& run) { return RunPrefix(run) + "revoked/"; }
+std::string RevokedKey(const std::string& run, VersionNumber version) {
+  return fmt::format("{}{:0{}}.json", RevokedPrefix(run), version, kVersionDigits);
 }
 
 // The number in "<prefix><digits>.json", nullopt for other keys and for 0.
@@ -284,6 +289,43 @@ void Board::Commit(const Writer& writer, const Manifest& manifest) {
         fmt::format("commit version {} of run {}", manifest.version, manifest.run));
   }
   WriteHint(*store_, manifest.run, manifest.version);
+}
+
+void Board::Revoke(const std::string& run, VersionNumber version, const std::string& reason) {
+  CheckRunName(run);
+  if (version == kNoVersion || !Exists(*store_, run, version)) {
+    Throw(ErrorCode::kNotFound, "revoke version {} of run {} in {}: no such version", version, run,
+          store_->Describe());
+  }
+  if (reason.size() > kMaxReasonBytes || reason.find('\n') != std::string::npos) {
+    Throw(ErrorCode::kInvalid,
+          "revoke version {} of run {}: the reason has {} bytes{}, allowed: {} in one line",
+          version, run, reason.size(),
+          reason.find('\n') != std::string::npos ? " in several lines" : "", kMaxReasonBytes);
+  }
+  const json::object object = {{"format", kBoardFormat},
+                               {"run", run},
+                               {"version", version},
+                               {"reason", reason},
+                               {"revoked_at", FormatTime(SystemClock().Now())}};
+  store_->Create(RevokedKey(run, version), AsBytes(ToText(object)));  // false: already revoked
+}
+
+std::vector<VersionNumber> Board::Revoked(const std::string& run) const {
+  CheckRunName(run);
+  const std::string prefix = RevokedPrefix(run);
+  std::vector<VersionNumber> versions;
+  for (const std::string& key : store_->List(prefix)) {
+    if (const auto version = NumberIn(key, prefix, kVersionDigits)) versions.push_back(*version);
+  }
+  return versions;
+}
+
+VersionNumber Board::Newest(const std::string& run) const {
+  const std::vector<VersionNumber> revoked = Revoked(run);
+  VersionNumber newest = Head(run);
+  while (std::ranges::binary_search(revoked, newest)) --newest;
+  return newest;
 }
 
 }  // namespace isthmus::board

@@ -62,6 +62,16 @@ class Board {
   // with kUnavailable, the log is read back: had the entry been stored, this is success.
   void Commit(const Writer& writer, const Manifest& manifest);
 
+  // Withdraws a version for good: islands that serve it leave it, and none goes to it any more. Its
+  // log entry and payloads stay, for later versions may build on them. Doing it again changes
+  // nothing and keeps the first reason, which is one line of at most 1000 bytes. kNotFound if there
+  // is no such version.
+  void Revoke(const std::string& run, VersionNumber version, const std::string& reason);
+  // The versions that are withdrawn, ascending.
+  std::vector<VersionNumber> Revoked(const std::string& run) const;
+  // The newest version that is not withdrawn; kNoVersion if there is none.
+  VersionNumber Newest(const std::string& run) const;
+
  private:
   Board(std::unique_ptr<Store> store, std::string uuid)
       : store_(std::move(store)), uuid_(std::move(uuid)) {}

@@ -446,6 +446,28 @@ TEST_F(BoardTest, WhatMustNotStandForEverIsRefusedBeforeItIsStored) {
   EXPECT_EQ(board_.Head("r"), 1u);
 }
 
+TEST_F(BoardTest, ARevokedVersionStaysRevoked) {
+  CommitVersions(3);
+  EXPECT_TRUE(board_.Revoked("r").empty());
+  EXPECT_EQ(board_.Newest("r"), 3u);
+  board_.Revoke("r", 2, "NaN in layer 3");
+  board_.Revoke("r", 2, "again");
+  board_.Revoke("r", 3, "");
+  EXPECT_EQ(board_.Revoked("r"), (std::vector<VersionNumber>{2, 3}));
+  EXPECT_TRUE(board_.Revoked("other").empty());
+  EXPECT_EQ(board_.Head("r"), 3u);
+  EXPECT_EQ(board_.Newest("r"), 1u);
+  EXPECT_TRUE(board_.Read("r", 2));
+  for (VersionNumber missing : {VersionNumber{0}, VersionNumber{4}, board::kMaxVersion + 1}) {
+    ExpectError(
+        ErrorCode::kNotFound, [&] { board_.Revoke("r", missing, ""); }, "no such version");
+  }
+  ExpectError(
+      ErrorCode::kInvalid, [&] { board_.Revoke("r", 1, "a\nb"); }, "one line");
+  ExpectError(
+      ErrorCode::kInvalid, [&] { board_.Revoke("r", 1, std::string(1001, 'x')); }, "1001");
+}
+
 TEST(PartKeyTest, FollowsTheLayout) {
   EXPECT_EQ(Board::PartKey("grpo-7", 42, "0f", "0.part"), "runs/grpo-7/data/42/0f/0.part");
   ExpectError(

@@ -129,10 +129,12 @@ struct PullArguments {
 
 VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arguments) {
   if (arguments.version == "latest") {
-    const VersionNumber head = board.Head(arguments.board.run);
-    if (head != kNoVersion) return head;
-    Throw(ErrorCode::kNotFound, "pull run {} from {}: no such run", arguments.board.run,
-          arguments.board.board);
+    const VersionNumber newest = board.Newest(arguments.board.run);
+    if (newest != kNoVersion) return newest;
+    Throw(ErrorCode::kNotFound,
+          "pull run {} from {}: no such run, or no version of it that is not "
+          "revoked",
+          arguments.board.run, arguments.board.board);
   }
   const std::string& text = arguments.version;
   const bool digits = !text.empty() && text.size() <= 10 &&
@@ -186,7 +188,7 @@ std::string FormatAge(WallTime created) {
                           : fmt::format("{} d", seconds / 86400);
 }
 
-json::object LogEntry(const Manifest& manifest) {
+json::object LogEntry(const Manifest& manifest, bool revoked) {
   json::object entry = {{"version", manifest.version},
                         {"parent", VersionOrNull(manifest.parent)},
                         {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
@@ -196,15 +198,16 @@ json::object LogEntry(const Manifest& manifest) {
                         {"density", DensityOf(manifest)},
                         {"created_at", FormatTime(manifest.created_at)},
                         {"digest", FormatSha256(manifest.digest)},
-                        {"epoch", manifest.epoch}};
+                        {"epoch", manifest.epoch},
+                        {"revoked", revoked}};
   if (manifest.step) entry["step"] = *manifest.step;
   return entry;
 }
 
-std::vector<std::string> LogRow(const Manifest& manifest) {
+std::vector<std::string> LogRow(const Manifest& manifest, bool revoked) {
   return {fmt::format("{}", manifest.version),
           manifest.step ? fmt::format("{}", *manifest.step) : "",
-          IsAnchor(manifest) ? "anchor" : "patch",
+          fmt::format("{}{}", IsAnchor(manifest) ? "anchor" : "patch", revoked ? ", revoked" : ""),
           FormatBytes(manifest.payload_bytes()),
           IsAnchor(manifest) ? "" : FormatCount(manifest.changed),
           IsAnchor(manifest) ? "" : FormatPercent(DensityOf(manifest)),
@@ -218,6 +221,7 @@ void RunLog(const BoardOptions& options, Context& context) {
     Throw(ErrorCode::kNotFound, "read log of run {} on {}: no such run", options.run,
           options.board);
   }
+  const std::vector<VersionNumber> withdrawn = board.Revoked(options.run);
   json::array versions;
   Table table({"version", "step", "kind", "payload", "changed", "density", "age"});
   for (VersionNumber version = head; version != kNoVersion; --version) {
@@ -226,8 +230,9 @@ void RunLog(const BoardOptions& options, Context& context) {
       Throw(ErrorCode::kCorrupt, "read log of run {} on {}: version {} is missing, {} exists",
             options.run, options.board, version, head);
     }
-    versions.push_back(LogEntry(*manifest));
-    table.Add(LogRow(*manifest));
+    const bool revoked = std::ranges::binary_search(withdrawn, version);
+    versions.push_back(LogEntry(*manifest, revoked));
+    table.Add(LogRow(*manifest, revoked));
   }
   if (context.json) return PrintJson({{"run", options.run}, {"versions", versions}});
   table.Print();
@@ -241,6 +246,23 @@ void RunBoardInit(const std::string& location, Context& context) {
   Facts facts;
   facts.Add("board", board.uuid());
   facts.Add("at", location);
+  facts.Print();
+}
+
+struct RevokeArguments {
+  BoardOptions board;
+  VersionNumber version = kNoVersion;
+  std::string reason;
+};
+
+void RunRevoke(const RevokeArguments& arguments, Context& context) {
+  board::Board board = arguments.board.Open();
+  board.Revoke(arguments.board.run, arguments.version, arguments.reason);
+  if (context.json) {
+    return PrintJson({{"run", arguments.board.run}, {"version", arguments.version}});
+  }
+  Facts facts;
+  facts.Add("revoked", fmt::format("version {} of run {}", arguments.version, arguments.board.run));
   facts.Print();
 }
 
@@ -297,6 +319,14 @@ void AddBoard(CLI::App& app, Context& context) {
   init->footer("Example: isthmus board init /mnt/board");
   init->add_option("BOARD", *location, "Board: a directory")->required();
   init->callback([location, &context] { RunBoardInit(*location, context); });
+  auto arguments = std::make_shared<RevokeArguments>();
+  CLI::App* revoke = command->add_subcommand(
+      "revoke", "Withdraw a version for good: islands leave it, and none goes to it");
+  revoke->footer("Example: isthmus board revoke 41 --board /mnt/board --run grpo-7");
+  AddBoardOptions(revoke, &arguments->board);
+  revoke->add_option("VERSION", arguments->version, "Version number")->required();
+  revoke->add_option("--reason", arguments->reason, "Kept with the version, one line");
+  revoke->callback([arguments, &context] { RunRevoke(*arguments, context); });
 }
 
 }  // namespace isthmus::cli

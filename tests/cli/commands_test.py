@@ -202,6 +202,18 @@ class CommandsTest(harness.CheckpointTest):
         for newer, older in itertools.pairwise(versions):
             self.assertGreaterEqual(newer["created_at"], older["created_at"])
 
+    def test_a_revoked_version_is_marked_and_passed_by(self):
+        self.publish(37, 38)
+        revoke = ["board", "revoke", 2, *self.run_options]
+        self.assert_prints([*revoke, "--reason", "NaN"], "revoked  version 2 of run r")
+        self.assertEqual(harness.run_json(*revoke), {"run": "r", "version": 2})
+        log = harness.run_json("log", *self.run_options)["versions"]
+        self.assertEqual([entry["revoked"] for entry in log], [True, False])
+        self.assertIn("patch, revoked", harness.run("log", *self.run_options).stdout)
+        pulled = harness.run_json("pull", *self.run_options, "--replica", self.dir / "replica")
+        self.assertEqual(pulled["version"], 1)
+        harness.run("board", "revoke", 3, *self.run_options, expect=3)
+
     def test_verify_finds_replica_and_board_in_order(self):
         self.publish(37, 38, view="fp8")
         harness.run("pull", *self.run_options, "--replica", self.dir / "replica")
