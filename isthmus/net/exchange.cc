@@ -17,6 +17,7 @@ Task<void> Exchange::Finish(std::string_view last) { return session_.Write(last,
 bool Exchange::started() const { return session_.started(); }
 bool Exchange::finished() const { return session_.finished(); }
 bool Exchange::disconnected() const { return session_.disconnected(); }
+void Exchange::CancelHandler() { session_.CancelHandler(); }
 
 Task<std::string> Exchange::ReadBody(uint64_t max_bytes) {
   std::string body;

@@ -60,6 +60,11 @@ class Exchange {
   // Whether the client went away.
   bool disconnected() const;
 
+  // Cancels the handler as a disconnect does, but the connection stays. A handler that catches
+  // operation_aborted, is not disconnected() and awaits asio::this_coro::reset_cancellation_state()
+  // may still answer.
+  void CancelHandler();
+
  private:
   ServerSession& session_;
 };

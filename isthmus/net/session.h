@@ -25,6 +25,8 @@ class ServerSession {
   void Drain();
   // Ends the connection at once and cancels the handler.
   void Abort();
+  // Cancels the handler; the connection stays.
+  void CancelHandler() { cancel_.emit(asio::cancellation_type::terminal); }
 
   asio::cancellation_slot slot() { return cancel_.slot(); }
 

@@ -1,0 +1,285 @@
+// Following the board while the engines serve.
+#include "isthmus/sidecar/reconciler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/sidecar/goal.h"
+
+namespace isthmus::sidecar {
+namespace {
+
+using net::Task;
+
+// How often a stage is followed by another one because a newer version appeared meanwhile.
+constexpr int kMaxStageRounds = 3;
+// A single unanswered look can be a moment of load.
+constexpr size_t kFailedLooks = 3;
+
+MonotonicTime Now() { return SystemClock().Monotonic(); }
+
+}  // namespace
+
+std::string_view PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kBooting:
+      return "booting";
+    case Phase::kCatchingUp:
+      return "catching-up";
+    case Phase::kReady:
+      return "ready";
+    case Phase::kStaging:
+      return "staging";
+    case Phase::kCommitting:
+      return "committing";
+    case Phase::kPoisoned:
+      return "poisoned";
+    case Phase::kReseeding:
+      return "reseeding";
+    case Phase::kStopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& keeper,
+                       EngineGroup& engines, Stager& stager, SwitchJournal journal,
+                       observe::EventLog& events, std::unique_ptr<engine::Engine> restarter)
+    : loop_(loop),
+      options_(std::move(options)),
+      keeper_(keeper),
+      engines_(engines),
+      stager_(stager),
+      journal_(std::move(journal)),
+      events_(events),
+      restarter_(std::move(restarter)),
+      timer_(loop.get_executor()) {}
+
+Task<void> Reconciler::Run() {
+  while (!stopping_) {
+    const GateState state = keeper_.gate().state();
+    if (state == GateState::kStopped) break;
+    if (state == GateState::kReady) {
+      co_await Tick();
+      MonotonicTime until = std::min(next_read_, next_look_);
+      if (hold_until_) until = std::min(until, *hold_until_);
+      if (keeper_.gate().state() == GateState::kReady) co_await Rest(until);
+    } else {
+      co_await Recover();
+      if (keeper_.gate().state() != GateState::kReady) co_await Rest(retry_at_);
+    }
+  }
+  SetPhase(Phase::kStopped, "the sidecar was told to stop");
+}
+
+Task<void> Reconciler::Stop() {
+  stopping_ = true;
+  timer_.cancel();
+  while (switching_) co_await switched_.Wait();
+}
+
+void Reconciler::Wake() {
+  next_read_ = Now();
+  if (!report_.unloadable.empty()) {
+    // Whoever wakes an island that passed a version by may have mended what was wrong.
+    report_.unloadable.clear();
+    load_failures_.clear();
+  }
+  timer_.cancel();
+}
+
+void Reconciler::Nudge() {
+  const MonotonicTime at = std::max(Now(), read_at_ + options_.nudge);
+  if (at >= next_read_) return;
+  next_read_ = at;
+  timer_.cancel();
+}
+
+void Reconciler::Suspect() {
+  next_look_ = Now();
+  timer_.cancel();
+}
+
+// Until then, or until somebody wakes it.
+Task<void> Reconciler::Rest(MonotonicTime until) {
+  if (stopping_ || until <= Now()) co_return;
+  timer_.expires_at(until);
+  try {
+    co_await timer_.async_wait(net::kAwait);
+  } catch (const boost::system::system_error& error) {
+    if (error.code() != asio::error::operation_aborted) throw;
+  }
+}
+
+Task<void> Reconciler::Tick() {
+  if (Now() >= next_look_) {
+    next_look_ = Now() + options_.inspect;
+    co_await LookAtEngines();
+  }
+  if (keeper_.gate().state() != GateState::kReady || stopping_) co_return;
+  const bool held = hold_until_ && Now() >= *hold_until_;
+  if (Now() < next_read_ && !held) co_return;
+  read_at_ = Now();
+  next_read_ = read_at_ + options_.poll;  // before the reading: a Wake during it asks for another
+  co_await ReadLog();
+  co_await Follow();
+}
+
+Task<bool> Reconciler::ReadLog() {
+  LogReading reading;
+  std::string error;
+  try {
+    reading = co_await stager_.ReadLog();
+    for (VersionNumber version : reading.revoked) {
+      if (revoked_.insert(version).second) {
+        keeper_.Revoke(version);
+        events_.Write("revoked", {{"version", version}});
+      }
+    }
+    if (reading.head != kNoVersion) keeper_.Learn(reading.head);
+  } catch (const Error& failure) {
+    error = failure.what();
+  }
+  if (error.empty() != report_.board_error.empty()) {
+    events_.Write(error.empty() ? "board_reached" : "board_lost", {{"error", error}});
+  }
+  report_.board_error = error;
+  if (!error.empty()) co_return false;
+  report_.head = reading.head;
+  report_.board_read = SystemClock().Now();
+  co_return true;
+}
+
+VersionNumber Reconciler::Goal() const {
+  return ChooseGoal({.head = report_.head,
+                     .served = keeper_.gate().served(),
+                     .island_pin = options_.island_pin,
+                     .wanted_exactly = keeper_.gate().WantedExactly()},
+                    revoked_, report_.unloadable);
+}
+
+// Ready. Stages what should be served and switches to it, unless leases of sessions forbid it yet.
+Task<void> Reconciler::Follow() {
+  hold_until_.reset();
+  VersionNumber goal = Goal();
+  report_.target = goal;
+  if (goal == kNoVersion || goal == keeper_.gate().served()) {
+    hold_began_.reset();
+    co_return;
+  }
+  if (!co_await StageGoal(&goal) || stopping_) co_return;
+  if (goal == keeper_.gate().served()) co_return;
+  const MonotonicTime free_at = keeper_.Prepare(goal);
+  if (!hold_began_) hold_began_ = Now();
+  if (free_at > Now()) {
+    hold_until_ = free_at;
+    SetPhase(Phase::kReady, fmt::format("version {} is staged; sessions hold version {}", goal,
+                                        keeper_.gate().served()));
+    co_return;
+  }
+  staging_.hold_ms = std::chrono::duration<double, std::milli>(Now() - *hold_began_).count();
+  hold_began_.reset();
+  co_await Switch(goal);
+}
+
+// Brings the local checkpoint to the goal, and to a newer goal that appeared meanwhile. False if it
+// could not; the engines serve on.
+Task<bool> Reconciler::StageGoal(VersionNumber* goal) {
+  std::optional<Error> failure;
+  for (int round = 0; round < kMaxStageRounds; ++round) {
+    if (stager_.held() != *goal || verified_ != *goal) {
+      SetPhase(Phase::kStaging, "");
+      try {
+        AddStaged(co_await stager_.Stage(*goal));
+      } catch (const Error& error) {
+        failure = error;
+      }
+    }
+    if (failure || stopping_) break;
+    co_await ReadLog();
+    const VersionNumber next = Goal();
+    if (next == *goal || next == kNoVersion) break;
+    report_.target = *goal = next;
+    if (next == keeper_.gate().served()) break;
+  }
+  if (failure) {
+    events_.Write("stage_failed", {{"version", *goal}, {"error", failure->what()}});
+    SetPhase(Phase::kReady, fmt::format("stage version {}: {}", *goal, failure->what()));
+    co_return false;
+  }
+  if (keeper_.gate().state() == GateState::kReady) SetPhase(Phase::kReady, "");
+  // Rounds are over, and yet it moved on: go with what is there, the next one comes soon.
+  if (verified_ != *goal && *goal != keeper_.gate().served()) *goal = verified_;
+  co_return true;
+}
+
+void Reconciler::AddStaged(const Staged& staged) {
+  verified_ = staged.pull.to;
+  verified_digest_ = staged.digest;
+  staging_.fetch_ms += staged.fetch_ms;
+  staging_.apply_ms += staged.apply_ms;
+  staging_.check_ms += staged.verify_ms;
+  staging_.stage_ms += staged.total_ms;
+  staging_.fetched_bytes += staged.pull.fetched_bytes;
+  boost::json::array notes(staged.pull.notes.begin(), staged.pull.notes.end());
+  boost::json::array chain(staged.pull.chain.begin(), staged.pull.chain.end());
+  events_.Write("staged", {{"version", staged.pull.to},
+                           {"chain", std::move(chain)},
+                           {"fetched_bytes", staged.pull.fetched_bytes},
+                           {"stage_ms", staged.total_ms},
+                           {"notes", std::move(notes)}});
+}
+
+// Engines that died, were replaced or were switched by somebody else must not be sent requests.
+Task<void> Reconciler::LookAtEngines() {
+  std::vector<engine::EngineState> states;
+  std::optional<Error> failure;
+  try {
+    states = co_await engines_.Inspect();
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (keeper_.gate().state() != GateState::kReady) co_return;
+  if (failure) {
+    if (++failed_looks_ >= kFailedLooks) {
+      LoseEngines(failure->what());
+    } else {
+      next_look_ = Now() + options_.inspect / 4;
+    }
+    co_return;
+  }
+  failed_looks_ = 0;
+  if (const auto problem = ProblemWith(states)) LoseEngines(*problem);
+}
+
+std::optional<std::string> Reconciler::ProblemWith(
+    const std::vector<engine::EngineState>& states) const {
+  const std::string label = std::to_string(keeper_.gate().served());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::string& name = engines_.engines()[i]->name();
+    if (states[i].paused.value_or(false)) {
+      return fmt::format("{} was paused by somebody else", name);
+    }
+    if (states[i].label && *states[i].label != label) {
+      return fmt::format("{} says that it holds \"{}\", version {} was loaded into it", name,
+                         *states[i].label, label);
+    }
+  }
+  return std::nullopt;
+}
+
+void Reconciler::LoseEngines(const std::string& reason) {
+  events_.Write("engine_lost", {{"reason", reason}});
+  failed_looks_ = 0;
+  keeper_.Boot();
+  SetPhase(Phase::kBooting, reason);
+  retry_at_ = Now();
+}
+
+void Reconciler::SetPhase(Phase phase, std::string reason) {
+  report_.phase = phase;
+  report_.reason = std::move(reason);
+}
+
+}  // namespace isthmus::sidecar

@@ -1,0 +1,168 @@
+// Keeps an island's engines at the version that they should serve: follows the board, stages,
+// switches, and recovers when a switch failed, an engine died or the sidecar itself was restarted.
+#ifndef ISTHMUS_SIDECAR_RECONCILER_H_
+#define ISTHMUS_SIDECAR_RECONCILER_H_
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "isthmus/engine/engine.h"
+#include "isthmus/net/task.h"
+#include "isthmus/net/wakeup.h"
+#include "isthmus/observe/event_log.h"
+#include "isthmus/sidecar/engine_group.h"
+#include "isthmus/sidecar/gate_keeper.h"
+#include "isthmus/sidecar/stager.h"
+#include "isthmus/sidecar/switch_journal.h"
+#include "isthmus/sidecar/update.h"
+
+namespace isthmus::sidecar {
+
+//  booting ──▶ catching-up ──▶ ready ◀──▶ staging ──▶ committing ──▶ ready
+//     ▲                          │                        │
+//     └── an engine is gone ─────┘                        └──▶ poisoned ──▶ reseeding ──▶ ready
+enum class Phase {
+  kBooting,     // engines are not known to be up
+  kCatchingUp,  // engines are up; a verified version is brought and loaded
+  kReady,
+  kStaging,     // serves, and brings the next version to the local checkpoint
+  kCommitting,  // the gate is closed
+  kPoisoned,    // a load failed: waits for the next try
+  kReseeding,   // a full load of a verified version after that
+  kStopped,
+};
+std::string_view PhaseName(Phase phase);  // "booting", "catching-up", …
+
+struct ReconcilerOptions {
+  std::string run;
+  VersionNumber island_pin = kNoVersion;
+  DrainPolicy policy = DrainPolicy::kInPlace;
+  milliseconds poll{2'000};     // between readings of the log
+  milliseconds nudge{100};      // at least between readings for waiting requests
+  milliseconds inspect{1'000};  // between looks at the engines
+  milliseconds retry_min{250};  // after a failed recovery, doubled up to retry_max
+  milliseconds retry_max{15'000};
+  size_t load_attempts = 2;  // of one version; then it is passed by
+  size_t restart_after = 2;  // failed recoveries in a row, and again after as many
+};
+
+// What is known of the island, for those who ask.
+struct IslandReport {
+  Phase phase = Phase::kBooting;
+  VersionNumber target = kNoVersion;  // the version it should serve
+  VersionNumber head = kNoVersion;    // of the log, when last read
+  std::string reason;                 // why it is not ready, or what was wrong last
+  std::string board_error;            // empty: the last reading of the log succeeded
+  std::optional<WallTime> board_read;
+  std::optional<Update> last_update;
+  std::set<VersionNumber> unloadable;
+};
+
+// Used on its loop's thread only.
+class Reconciler {
+ public:
+  using OnUpdate = std::function<void(const Update&)>;
+
+  // `restarter` (may be null) is an engine of kind "command": its Load restarts the island's
+  // engines. All references must outlive this.
+  Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& keeper, EngineGroup& engines,
+             Stager& stager, SwitchJournal journal, observe::EventLog& events,
+             std::unique_ptr<engine::Engine> restarter);
+  Reconciler(const Reconciler&) = delete;
+  Reconciler& operator=(const Reconciler&) = delete;
+
+  void set_on_update(OnUpdate on_update) { on_update_ = std::move(on_update); }
+
+  // Works until Stop. One at a time.
+  net::Task<void> Run();
+  // Begins nothing new; ends when no switch is under way.
+  net::Task<void> Stop();
+
+  // Somebody knows of a new version: reads the log now.
+  void Wake();
+  // A request waits for a version that is not served: reads the log soon, but no more often than
+  // every ReconcilerOptions::nudge, however many wait.
+  void Nudge();
+  // Somebody could not reach an engine, or got nonsense: looks at the engines now.
+  void Suspect();
+
+  const IslandReport& report() const { return report_; }
+  // nullopt before the engines were reached.
+  const std::optional<engine::Abilities>& abilities() const { return abilities_; }
+
+ private:
+  using Timer =
+      asio::basic_waitable_timer<std::chrono::steady_clock,
+                                 asio::wait_traits<std::chrono::steady_clock>, net::Executor>;
+
+  // reconciler.cc: following the board.
+  net::Task<void> Rest(MonotonicTime until);
+  net::Task<void> Tick();
+  net::Task<bool> ReadLog();
+  net::Task<void> Follow();
+  net::Task<bool> StageGoal(VersionNumber* goal);
+  net::Task<void> LookAtEngines();
+  std::optional<std::string> ProblemWith(const std::vector<engine::EngineState>& states) const;
+  VersionNumber Goal() const;
+  void SetPhase(Phase phase, std::string reason);
+  void LoseEngines(const std::string& reason);
+
+  // reconciler_switch.cc: switching and recovering.
+  net::Task<void> Switch(VersionNumber goal);
+  net::Task<void> GiveUp(const Error& error, VersionNumber goal);
+  net::Task<void> Commit(VersionNumber goal, Update* update);
+  net::Task<void> LoadAndProve(VersionNumber goal, MonotonicTime paused_at, Update* update);
+  net::Task<void> Recover();
+  net::Task<void> RecoverOnce(Update* update);
+  net::Task<bool> Adopt(Update* update);
+  net::Task<VersionNumber> StageForRecovery(Update* update);
+  net::Task<void> ReloadAll(VersionNumber goal, Update* update);
+  net::Task<void> RestartEngines();
+  void NoteLoadFailure(VersionNumber version);
+  void Record(Update update);
+  void WriteJournal(VersionNumber serving, VersionNumber switching);
+  void NoteServing(VersionNumber version);
+  void AddStaged(const Staged& staged);
+
+  net::Loop& loop_;
+  ReconcilerOptions options_;
+  GateKeeper& keeper_;
+  EngineGroup& engines_;
+  Stager& stager_;
+  SwitchJournal journal_;
+  observe::EventLog& events_;
+  std::unique_ptr<engine::Engine> restarter_;
+  OnUpdate on_update_;
+
+  Timer timer_;
+  MonotonicTime read_at_;
+  MonotonicTime next_read_;
+  MonotonicTime next_look_;
+  MonotonicTime retry_at_;
+  std::optional<MonotonicTime> hold_until_;
+  std::optional<MonotonicTime> hold_began_;
+  bool stopping_ = false;
+  bool switching_ = false;
+  net::Wakeup switched_;
+
+  IslandReport report_;
+  std::optional<engine::Abilities> abilities_;
+  std::set<VersionNumber> revoked_;
+  std::map<VersionNumber, size_t> load_failures_;
+  size_t failed_recoveries_ = 0;
+  size_t failed_looks_ = 0;
+  VersionNumber verified_ = kNoVersion;  // that this process has staged
+  std::string verified_digest_;
+  std::string served_digest_;
+  Update staging_;  // what the next switch has cost so far
+};
+
+}  // namespace isthmus::sidecar
+
+#endif  // ISTHMUS_SIDECAR_RECONCILER_H_

@@ -1,0 +1,301 @@
+// Switching the engines to a staged version, and getting back to one after anything went wrong.
+#include <algorithm>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/sidecar/reconciler.h"
+
+namespace isthmus::sidecar {
+namespace {
+
+using net::Task;
+
+MonotonicTime Now() { return SystemClock().Monotonic(); }
+
+std::string LabelOf(VersionNumber version) { return std::to_string(version); }
+
+engine::PauseMode PauseModeOf(DrainPolicy policy, const engine::Abilities& abilities) {
+  if (policy == DrainPolicy::kAbort) return engine::PauseMode::kAbort;
+  const bool keep = policy == DrainPolicy::kInPlace && abilities.keeps;
+  return keep ? engine::PauseMode::kKeep : engine::PauseMode::kWait;
+}
+
+}  // namespace
+
+// Ready, and `goal` is staged and verified. Ends ready at the goal; ready at the version served
+// before, if nothing was loaded; or poisoned, or booting.
+Task<void> Reconciler::Switch(VersionNumber goal) {
+  Update update = std::exchange(staging_, {});
+  update.from = keeper_.gate().served();
+  update.to = goal;
+  switching_ = true;
+  SetPhase(Phase::kCommitting, "");
+  std::optional<Error> failure;
+  try {
+    const Lap closed(&update.closed_ms);
+    WriteJournal(kNoVersion, goal);
+    keeper_.Close(options_.policy, goal);
+    co_await Commit(goal, &update);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (!failure) {
+    SetPhase(Phase::kReady, "");
+  } else if (keeper_.gate().state() == GateState::kCommitting) {
+    keeper_.Poison();
+    NoteLoadFailure(goal);
+    SetPhase(Phase::kPoisoned, failure->what());
+    retry_at_ = Now();
+  } else {
+    co_await GiveUp(*failure, goal);
+  }
+  if (failure) update.error = failure->what();
+  Record(std::move(update));
+  switching_ = false;
+  switched_.Fire();
+}
+
+Task<void> Reconciler::Commit(VersionNumber goal, Update* update) {
+  {
+    const Lap lap(&update->drain_ms);
+    co_await keeper_.Drained();
+  }
+  const MonotonicTime paused_at = Now();
+  {
+    const Lap lap(&update->pause_ms);
+    co_await engines_.Pause(PauseModeOf(options_.policy, *abilities_));
+  }
+  keeper_.BeginCommit();
+  co_await LoadAndProve(goal, paused_at, update);
+  keeper_.Open(goal);
+  NoteServing(goal);
+}
+
+// From paused engines to engines that generate with the verified goal.
+Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at, Update* update) {
+  const std::string label = LabelOf(goal);
+  {
+    const Lap lap(&update->load_ms);
+    co_await engines_.Load(stager_.checkpoint(), label);
+  }
+  {
+    const Lap lap(&update->flush_ms);
+    co_await engines_.Flush();
+  }
+  {
+    const Lap lap(&update->verify_ms);
+    co_await engines_.Verify(label);
+  }
+  if (keeper_.gate().state() == GateState::kCommitting) keeper_.Resume();
+  {
+    const Lap lap(&update->resume_ms);
+    co_await engines_.Resume();
+  }
+  update->paused_ms = SecondsSince(paused_at) * 1000;
+  const Lap lap(&update->canary_ms);
+  co_await engines_.Canary();
+}
+
+// Nothing was loaded: the engines go on with what they have, if they can be reached.
+Task<void> Reconciler::GiveUp(const Error& error, VersionNumber goal) {
+  if (keeper_.gate().state() != GateState::kClosing) {  // the journal could not be written
+    SetPhase(Phase::kReady, error.what());
+    co_return;
+  }
+  std::string problem;
+  try {
+    co_await engines_.Settle();
+    co_await engines_.ResumePaused();
+    problem = ProblemWith(co_await engines_.Inspect()).value_or("");
+  } catch (const Error& second) {
+    problem = second.what();
+  }
+  if (!problem.empty()) co_return LoseEngines(problem);
+  keeper_.Reopen();
+  SetPhase(Phase::kReady, fmt::format("gave up version {}: {}", goal, error.what()));
+  NoteServing(keeper_.gate().served());
+}
+
+// Booting or poisoned. One try to get to a verified version.
+Task<void> Reconciler::Recover() {
+  Update update = std::exchange(staging_, {});
+  const bool poisoned = keeper_.gate().state() == GateState::kPoisoned;
+  update.kind = poisoned ? UpdateKind::kReseed : UpdateKind::kBoot;
+  SetPhase(poisoned ? Phase::kReseeding : Phase::kBooting, report_.reason);
+  std::optional<Error> failure;
+  try {
+    co_await RecoverOnce(&update);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  switching_ = false;
+  if (!failure) {
+    failed_recoveries_ = 0;
+    SetPhase(Phase::kReady, "");
+    next_look_ = Now() + options_.inspect;
+    next_read_ = Now();
+  } else if (!stopping_) {
+    if (failure->what() != report_.reason) {
+      events_.Write("recovery_failed", {{"error", failure->what()}});
+    }
+    SetPhase(poisoned ? Phase::kPoisoned : Phase::kBooting, failure->what());
+    update.error = failure->what();
+    const auto shift = std::min<size_t>(failed_recoveries_++, 16);
+    retry_at_ = Now() + std::min(options_.retry_max, options_.retry_min * (int64_t{1} << shift));
+    if (restarter_ && failed_recoveries_ % options_.restart_after == 0) co_await RestartEngines();
+  }
+  if (!failure || update.load_ms > 0) Record(std::move(update));
+  switched_.Fire();
+}
+
+Task<void> Reconciler::RecoverOnce(Update* update) {
+  abilities_ = co_await engines_.Probe();
+  co_await ReadLog();
+  if (update->kind == UpdateKind::kBoot && co_await Adopt(update)) co_return;
+  if (update->kind == UpdateKind::kBoot) SetPhase(Phase::kCatchingUp, report_.reason);
+  const VersionNumber goal = co_await StageForRecovery(update);
+  update->to = goal;
+  if (stopping_)
+    Throw(ErrorCode::kUnavailable, "load version {}: the sidecar was told to stop", goal);
+  switching_ = true;
+  co_await ReloadAll(goal, update);
+}
+
+// Whatever the engines hold and do: from here they are paused, loaded and proven anew.
+Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
+  const Lap closed(&update->closed_ms);
+  {
+    const Lap lap(&update->drain_ms);
+    co_await keeper_.Drained();
+    co_await engines_.Settle();
+  }
+  WriteJournal(kNoVersion, goal);
+  const MonotonicTime paused_at = Now();
+  {
+    const Lap lap(&update->pause_ms);
+    co_await engines_.Pause(engine::PauseMode::kAbort);
+  }
+  std::optional<Error> failure;
+  try {
+    co_await LoadAndProve(goal, paused_at, update);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (failure) {
+    NoteLoadFailure(goal);
+    if (keeper_.gate().state() == GateState::kBooting) keeper_.Poison();
+    throw Error(*failure);
+  }
+  keeper_.Open(goal);
+  NoteServing(goal);
+}
+
+// The predecessor's engines, if the journal and they themselves say that they serve a version that
+// may be served. Labels are set only after a load was proven, and a new engine has none of ours.
+Task<bool> Reconciler::Adopt(Update* update) {
+  const std::optional<SwitchRecord> record = journal_.Read();
+  if (!record || record->serving == kNoVersion || record->run != options_.run) co_return false;
+  std::vector<std::string> names;
+  for (const auto& engine : engines_.engines()) names.push_back(engine->name());
+  const bool wrong_pin =
+      options_.island_pin != kNoVersion && record->serving != options_.island_pin;
+  if (record->engines != names || wrong_pin || revoked_.contains(record->serving)) {
+    co_return false;
+  }
+  const std::string label = LabelOf(record->serving);
+  for (const engine::EngineState& state : co_await engines_.Inspect()) {
+    if (state.paused.value_or(true) || state.label != label) co_return false;
+  }
+  update->kind = UpdateKind::kAdoption;
+  update->to = record->serving;
+  served_digest_ = record->digest;
+  co_await keeper_.Drained();
+  keeper_.Open(record->serving);
+  co_return true;
+}
+
+// The goal if it can be had, else what the local checkpoint holds.
+Task<VersionNumber> Reconciler::StageForRecovery(Update* update) {
+  const VersionNumber goal = Goal();
+  const VersionNumber held = stager_.held();
+  report_.target = goal;
+  std::optional<Error> failure;
+  try {
+    if (goal != kNoVersion && report_.board_error.empty()) {
+      AddStaged(co_await stager_.Stage(goal));
+    } else if (goal == kNoVersion && !report_.unloadable.empty()) {
+      report_.unloadable.clear();  // nothing else is left: from the beginning
+      load_failures_.clear();
+      failure.emplace(ErrorCode::kPoisoned, "every version failed to load");
+    } else {
+      failure.emplace(ErrorCode::kNotReady,
+                      report_.board_error.empty()
+                          ? fmt::format("run {} has no version that may be served", options_.run)
+                          : report_.board_error);
+    }
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const bool usable = held != kNoVersion && stager_.held() == held && !revoked_.contains(held) &&
+                      !report_.unloadable.contains(held) &&
+                      (options_.island_pin == kNoVersion || options_.island_pin == held);
+  if (failure && !usable) throw Error(*failure);
+  if (failure) {
+    events_.Write("falls_back", {{"version", held}, {"error", failure->what()}});
+    AddStaged(co_await stager_.StageHeld());
+  }
+  Update staged = std::exchange(staging_, {});
+  update->fetch_ms = staged.fetch_ms;
+  update->apply_ms = staged.apply_ms;
+  update->check_ms = staged.check_ms;
+  update->stage_ms = staged.stage_ms;
+  update->fetched_bytes = staged.fetched_bytes;
+  co_return verified_;
+}
+
+Task<void> Reconciler::RestartEngines() {
+  events_.Write("restart", {{"with", restarter_->name()}});
+  std::optional<Error> failure;
+  try {
+    co_await restarter_->Load(stager_.checkpoint(), LabelOf(verified_));
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (failure) events_.Write("restart_failed", {{"error", failure->what()}});
+  retry_at_ = Now();
+}
+
+void Reconciler::NoteLoadFailure(VersionNumber version) {
+  if (++load_failures_[version] < options_.load_attempts) return;
+  report_.unloadable.insert(version);
+  events_.Write("unloadable", {{"version", version}});
+}
+
+void Reconciler::Record(Update update) {
+  update.ended = SystemClock().Now();
+  events_.Write(update.error.empty() ? "updated" : "update_failed", update.ToJson());
+  if (on_update_) on_update_(update);
+  report_.last_update = std::move(update);
+}
+
+void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
+  SwitchRecord record;
+  record.run = options_.run;
+  for (const auto& engine : engines_.engines()) record.engines.push_back(engine->name());
+  record.serving = serving;
+  record.switching = switching;
+  record.digest = served_digest_;
+  journal_.Write(std::move(record));
+}
+
+// A record that cannot be written costs the successor a reload, and the requests of now nothing.
+void Reconciler::NoteServing(VersionNumber version) {
+  if (version == verified_) served_digest_ = verified_digest_;
+  try {
+    WriteJournal(version, kNoVersion);
+  } catch (const Error& error) {
+    events_.Write("journal_failed", {{"error", error.what()}});
+  }
+}
+
+}  // namespace isthmus::sidecar

@@ -1,0 +1,26 @@
+// What a rollout request's headers ask of the gate. Pure.
+#ifndef ISTHMUS_SIDECAR_REQUEST_HEADERS_H_
+#define ISTHMUS_SIDECAR_REQUEST_HEADERS_H_
+
+#include "isthmus/net/http.h"
+#include "isthmus/sidecar/request.h"
+
+namespace isthmus::sidecar {
+
+struct HeaderFields {
+  Request request;
+  bool spans = false;  // the answer should say which token is of which version
+};
+
+// Reads every field whose name begins with "Isthmus-" (docs/request-lane.md, "Headers"). kInvalid,
+// naming it, for one that is not known, comes twice or has a malformed value: a misspelled
+// constraint must not be taken for none.
+HeaderFields ReadHeaders(const net::Headers& headers);
+
+// Removes what is between the client and the sidecar: "Isthmus-…" in a request for the engine, and
+// in an answer of the engine's, which may not speak for the sidecar.
+void RemoveIsthmusFields(net::Headers* headers);
+
+}  // namespace isthmus::sidecar
+
+#endif  // ISTHMUS_SIDECAR_REQUEST_HEADERS_H_

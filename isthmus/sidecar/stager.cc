@@ -1,0 +1,109 @@
+#include "isthmus/sidecar/stager.h"
+
+#include <map>
+
+#include "isthmus/base/clock.h"
+#include "isthmus/net/offload.h"
+
+namespace isthmus::sidecar {
+
+// The time that each kind of work took, by the labels of its progress.
+class Stager::PhaseClock final : public Progress {
+ public:
+  void Begin(std::string_view label, uint64_t /*total_bytes*/) override {
+    label_ = label;
+    begun_ = SystemClock().Monotonic();
+  }
+  void Advance(uint64_t /*bytes*/) override {}
+  void End() override { milliseconds_[label_] += SecondsSince(begun_) * 1000; }
+
+  void Reset() { milliseconds_.clear(); }
+  double Of(const std::string& label) const {
+    const auto found = milliseconds_.find(label);
+    return found == milliseconds_.end() ? 0 : found->second;
+  }
+
+ private:
+  std::string label_;
+  MonotonicTime begun_;
+  std::map<std::string, double> milliseconds_;
+};
+
+Stager::Stager(Options options)
+    : options_(std::move(options)),
+      pool_(options_.threads),
+      clock_(std::make_unique<PhaseClock>()) {
+  replica_ = std::make_unique<replica::Replica>(options_.replica, pool_, *clock_);
+  if (replica_->state()) held_ = replica_->state()->version;
+}
+
+Stager::~Stager() {
+  log_worker_.join();
+  stage_worker_.join();
+}
+
+const board::Board& Stager::OpenBoard() {
+  const std::lock_guard lock(board_mutex_);
+  if (!board_) board_.emplace(board::Board::Open(board::OpenStore(options_.board)));
+  return *board_;
+}
+
+net::Task<LogReading> Stager::ReadLog() {
+  co_return co_await net::Offload(log_worker_, [this] {
+    const board::Board& board = OpenBoard();
+    return LogReading{board.Head(options_.run), board.Revoked(options_.run)};
+  });
+}
+
+Staged Stager::Run(std::optional<board::VersionNumber> version) {
+  const MonotonicTime start = SystemClock().Monotonic();
+  clock_->Reset();
+  Staged staged;
+  if (version) {
+    staged.pull = replica_->Pull(OpenBoard(), options_.run, *version);
+  } else {
+    replica_->Verify();
+    staged.pull.from = staged.pull.to = replica_->state()->version;
+  }
+  staged.digest = FormatSha256(replica_->state()->digest);
+  staged.fetch_ms = clock_->Of("fetch");
+  staged.apply_ms = clock_->Of("apply");
+  staged.verify_ms = clock_->Of("verify") + clock_->Of("hash");
+  staged.total_ms = SecondsSince(start) * 1000;
+  return staged;
+}
+
+net::Task<Staged> Stager::Stage(board::VersionNumber version) {
+  return Work([this, version] { return Run(version); });
+}
+
+net::Task<Staged> Stager::StageHeld() {
+  return Work([this] { return Run(std::nullopt); });
+}
+
+// Until the work has ended nobody may load what lies there; after it, what the replica says.
+net::Task<Staged> Stager::Work(std::function<Staged()> work) {
+  held_ = board::kNoVersion;
+  struct Outcome {
+    std::optional<Staged> staged;
+    std::optional<Error> error;
+    board::VersionNumber held = board::kNoVersion;
+  };
+  Outcome outcome = co_await net::Offload(stage_worker_, [this, work = std::move(work)] {
+    Outcome result;
+    try {
+      result.staged = work();
+    } catch (const Error& error) {
+      result.error = error;
+    } catch (const std::exception& error) {
+      result.error.emplace(ErrorCode::kUnavailable, error.what());
+    }
+    if (replica_->state()) result.held = replica_->state()->version;
+    return result;
+  });
+  held_ = outcome.held;
+  if (outcome.error) throw Error(*outcome.error);
+  co_return std::move(*outcome.staged);
+}
+
+}  // namespace isthmus::sidecar

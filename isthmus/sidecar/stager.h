@@ -1,0 +1,84 @@
+// The board and the local checkpoint of an island, worked on beside the loop.
+#ifndef ISTHMUS_SIDECAR_STAGER_H_
+#define ISTHMUS_SIDECAR_STAGER_H_
+
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isthmus/base/thread_pool.h"
+#include "isthmus/net/task.h"
+#include "isthmus/replica/replica.h"
+
+namespace isthmus::sidecar {
+
+// The log as it was read.
+struct LogReading {
+  board::VersionNumber head = board::kNoVersion;  // none: the run has no version
+  std::vector<board::VersionNumber> revoked;
+};
+
+// What it took to bring the local checkpoint to a version.
+struct Staged {
+  replica::PullResult pull;
+  std::string digest;    // of the version, "sha256:…"
+  double fetch_ms = 0;   // from the board
+  double apply_ms = 0;   // decoding, applying, digests of what was touched
+  double verify_ms = 0;  // digests of what was not
+  double total_ms = 0;
+};
+
+// Used on its loop's thread only. The destructor waits for work that is under way.
+class Stager {
+ public:
+  struct Options {
+    std::string board;  // a location, as OpenStore takes it
+    std::string run;
+    fs::path replica;
+    size_t threads = 0;  // for decoding; 0: one per core
+  };
+
+  // Opens the replica, which takes back what a crash left (replica.h); the board is opened when it
+  // is first needed, so that an island without its board serves what it has.
+  explicit Stager(Options options);
+  ~Stager();
+  Stager(const Stager&) = delete;
+  Stager& operator=(const Stager&) = delete;
+
+  const fs::path& checkpoint() const { return options_.replica; }
+  // The version that the local checkpoint holds, by its own record; kNoVersion: none.
+  board::VersionNumber held() const { return held_; }
+
+  // May run beside Stage.
+  net::Task<LogReading> ReadLog();
+  // Brings the checkpoint to the version and verifies it; verifies it in full if it is there.
+  // Errors as Replica::Pull.
+  net::Task<Staged> Stage(board::VersionNumber version);
+  // Verifies the version that is held, without the board. kNotReady if there is none.
+  net::Task<Staged> StageHeld();
+
+ private:
+  const board::Board& OpenBoard();
+  Staged Run(std::optional<board::VersionNumber> version);
+  net::Task<Staged> Work(std::function<Staged()> work);
+
+  Options options_;
+  ThreadPool pool_;
+  class PhaseClock;
+  std::unique_ptr<PhaseClock> clock_;
+  std::unique_ptr<replica::Replica> replica_;
+  board::VersionNumber held_ = board::kNoVersion;
+  std::mutex board_mutex_;
+  std::optional<board::Board> board_;
+  // Last: joined first.
+  asio::thread_pool log_worker_{1};
+  asio::thread_pool stage_worker_{1};
+};
+
+}  // namespace isthmus::sidecar
+
+#endif  // ISTHMUS_SIDECAR_STAGER_H_
