@@ -24,6 +24,7 @@ bool WriteLine(int fd, const std::string& line) {
 }  // namespace
 
 EventLog::EventLog(const std::string& file) {
+  if (file.empty()) return;
   if (file == "-") {
     fd_ = STDERR_FILENO;
     return;

@@ -22,8 +22,8 @@ class EventLog {
 
   // Only in memory.
   EventLog() = default;
-  // Appends to a file too, which is created if it is missing; "-" is standard error. kInvalid if it
-  // cannot be opened.
+  // Appends to a file too, which is created if it is missing; "-" is standard error, empty is
+  // none. Throws if it cannot be opened.
   explicit EventLog(const std::string& file);
   ~EventLog();
   EventLog(const EventLog&) = delete;

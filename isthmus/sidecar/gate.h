@@ -149,6 +149,8 @@ class Gate {
   GateState state() const { return state_; }
   // The version that requests were last admitted at; kNoVersion while booting and poisoned.
   VersionNumber served() const { return served_; }
+  // The version of tokens that are generated now, as far as is known: StampOf(any).end.
+  VersionNumber generating() const { return generating_; }
   // The version of Close until the next Open, Reopen or failure; else kNoVersion.
   VersionNumber target() const { return target_; }
   // The lowest version above the served one that a waiting request asks for exactly; kNoVersion if

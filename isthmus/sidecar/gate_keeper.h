@@ -95,6 +95,8 @@ class Admission {
   bool aborted() const { return place_->aborted; }
   // The versions up to now; after Finish, of its end.
   Stamp stamp() const;
+  // stamp().end, at the price of a load.
+  VersionNumber last_version() const { return final_ ? final_->end : keeper_->gate_.generating(); }
   // It has ended on the engine. Again: nothing.
   void Finish();
 

@@ -1,0 +1,235 @@
+#include "isthmus/sidecar/proxy.h"
+
+#include <algorithm>
+#include <boost/asio/this_coro.hpp>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/sidecar/cache_salt.h"
+#include "isthmus/sidecar/request_body.h"
+#include "isthmus/sidecar/turn.h"
+
+namespace isthmus::sidecar {
+namespace {
+
+using net::Task;
+
+constexpr int kServerError = 500;
+constexpr size_t kMaxUpstreamBodyBytes = size_t{16} << 20;  // of what is only passed on
+
+// Makes the constraint of body and headers one, and checks all of it.
+Request Joined(const RequestBody& body, const HeaderFields& headers) {
+  Request request = headers.request;
+  request.constraint = Merge(body.constraint(), headers.request.constraint);
+  Check(request);
+  return request;
+}
+
+}  // namespace
+
+Proxy::Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper,
+             std::vector<net::Origin> upstreams)
+    : options_(std::move(options)), keeper_(keeper), client_(loop, options_.limits, options_.tls) {
+  for (net::Origin& origin : upstreams) upstreams_.push_back({std::move(origin)});
+  if (upstreams_.empty()) {
+    Throw(ErrorCode::kInvalid, "read --engine: none of them takes requests; name --upstream");
+  }
+}
+
+Task<void> Proxy::Handle(net::Exchange& exchange) {
+  const net::RequestHead& head = exchange.request();
+  const Route route = RouteOf(head.method, head.target);
+  switch (route.kind) {
+    case RouteKind::kGenerate:
+      return Generate(exchange, route);
+    case RouteKind::kInform:
+      return Inform(exchange);
+    case RouteKind::kBlocked:
+      break;
+  }
+  ++counters_.blocked;
+  return Refuse(exchange, RouteBlocked(head.method, head.target));
+}
+
+Task<void> Proxy::Generate(net::Exchange& exchange, const Route& route) {
+  const std::string text = co_await exchange.ReadBody(options_.max_body_bytes);
+  std::optional<RequestBody> body;
+  std::optional<HeaderFields> headers;
+  Request request;
+  try {
+    headers = ReadHeaders(exchange.request().headers);
+    body.emplace(text, salt_field_);
+    request = Joined(*body, *headers);
+  } catch (const Error& error) {
+    ++counters_.invalid;
+    throw;
+  }
+  Admission admission = co_await keeper_.Admit(request);
+  if (!admission.admitted()) {
+    const Decision& decision = admission.decision();
+    ++(decision.outcome == Outcome::kNotReady  ? counters_.not_ready
+       : decision.outcome == Outcome::kRevoked ? counters_.revoked
+                                               : counters_.unavailable);
+    co_return co_await Refuse(exchange, RefusalOf(decision, request.constraint));
+  }
+  ++counters_.admitted;
+  if (salt_field_.empty()) ++counters_.without_salt;
+  Turn turn{std::move(admission), route, options_.run, headers->spans, request.session, {}};
+  turn.body = body->Edited(
+      MakeCacheSalt(options_.run, turn.admission.decision().version, body->user_salt()));
+  body.reset();
+  co_await Serve(exchange, turn);
+}
+
+// Forwards, unless the gate ends it: then the client learns it in the way that is left.
+Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
+  turn.admission.OnAbort([&exchange] { exchange.CancelHandler(); });
+  std::optional<Error> failure;
+  try {
+    co_await Forward(exchange, turn);
+    const Stamp stamp = turn.admission.stamp();
+    if (stamp.start != stamp.end) ++counters_.crossed;
+    co_return;
+  } catch (const Error& error) {
+    failure = error;
+    ++counters_.failed;
+    if (on_failure_) on_failure_();
+  } catch (const boost::system::system_error&) {
+    if (exchange.disconnected()) ++counters_.disconnected;
+    if (exchange.disconnected() || !turn.admission.aborted()) throw;
+    ++counters_.aborted;
+  }
+  turn.admission.Finish();
+  if (!failure) {
+    co_await asio::this_coro::reset_cancellation_state();
+    failure.emplace(ErrorCode::kUnavailable, "the island ended this request to switch versions");
+  }
+  if (exchange.started()) throw Error(*failure);  // cut off: it must not look complete
+  co_await Refuse(exchange, EngineUnavailable(failure->what()));
+}
+
+Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
+  Upstream& upstream = Choose(turn.session);
+  const struct Busy {
+    explicit Busy(size_t& c) : count(c) { ++count; }
+    ~Busy() { --count; }
+    size_t& count;
+  } busy(upstream.in_flight);
+  net::Call call = co_await client_.Send(upstream.origin, HeadFor(std::move(exchange.request())),
+                                         turn.body, net::Replay::kNever);
+  turn.body = {};  // an engine that answers has read it
+  net::ResponseHead head = std::move(call.head());
+  if (head.status >= kServerError && on_failure_) on_failure_();
+  net::RemoveHopByHop(&head.headers);
+  RemoveIsthmusFields(&head.headers);
+  if (IsEventStream(head)) {
+    co_await PassEvents(exchange, call, std::move(head), turn);
+  } else {
+    co_await PassJson(exchange, call, std::move(head), turn);
+  }
+}
+
+// An answer in one piece: the engine has generated all of it when its head is there.
+Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::ResponseHead head,
+                           Turn& turn) {
+  turn.admission.Finish();
+  const Stamp stamp = turn.admission.stamp();
+  AddStampFields(turn.run, stamp, true, &head.headers);
+  if (!IsJson(head)) co_return co_await PassOn(exchange, call, std::move(head));
+  JsonAnswer answer(turn.route, stamp, turn.spans, head);
+  AnswerStamp::Pieces pieces;
+  while (!call.done()) {
+    pieces.clear();
+    if (!call.ready() && exchange.started()) co_await exchange.Flush();
+    answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
+    if (!exchange.started()) exchange.Start(answer.HeadFor(std::move(head)));
+    for (const std::string_view piece : pieces) co_await exchange.Write(piece);
+  }
+  if (!exchange.started()) exchange.Start(std::move(head));
+  co_await exchange.Finish();
+}
+
+// Events: each leaves when it came, with the versions up to then.
+Task<void> Proxy::PassEvents(net::Exchange& exchange, net::Call& call, net::ResponseHead head,
+                             Turn& turn) {
+  head.headers.Remove("Content-Length");  // events become longer
+  AddStampFields(turn.run, turn.admission.stamp(), false, &head.headers);
+  exchange.Start(std::move(head));
+  EventAnswer answer(turn.route, turn.admission, turn.spans);
+  std::string out;
+  while (!call.done()) {
+    if (!call.ready()) co_await exchange.Flush();
+    const std::string_view piece = co_await call.ReadPiece();
+    out.clear();
+    answer.Feed(piece, &out);
+    if (call.done()) {
+      turn.admission.Finish();
+      answer.Finish(&out);
+      co_return co_await exchange.Finish(out);
+    }
+    co_await exchange.Write(out);
+  }
+  turn.admission.Finish();
+  co_await exchange.Finish();
+}
+
+Task<void> Proxy::PassOn(net::Exchange& exchange, net::Call& call, net::ResponseHead head) {
+  exchange.Start(std::move(head));
+  while (!call.done()) {
+    if (!call.ready()) co_await exchange.Flush();
+    const std::string_view piece = co_await call.ReadPiece();
+    if (call.done()) co_return co_await exchange.Finish(piece);
+    co_await exchange.Write(piece);
+  }
+  co_await exchange.Finish();
+}
+
+// What no weights decide needs no admission.
+Task<void> Proxy::Inform(net::Exchange& exchange) {
+  const std::string body = co_await exchange.ReadBody(kMaxUpstreamBodyBytes);
+  std::optional<Error> failure;
+  try {
+    net::Call call =
+        co_await client_.Send(Choose({}).origin, HeadFor(std::move(exchange.request())), body,
+                              net::Replay::kIfIdempotent);
+    net::ResponseHead head = std::move(call.head());
+    net::RemoveHopByHop(&head.headers);
+    RemoveIsthmusFields(&head.headers);
+    co_return co_await PassOn(exchange, call, std::move(head));
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (exchange.started()) throw Error(*failure);
+  co_await Refuse(exchange, EngineUnavailable(failure->what()));
+}
+
+Task<void> Proxy::Refuse(net::Exchange& exchange, Answer answer) {
+  co_await exchange.Respond(std::move(answer.head), answer.body);
+}
+
+net::RequestHead Proxy::HeadFor(net::RequestHead head) const {
+  net::RemoveHopByHop(&head.headers);
+  RemoveIsthmusFields(&head.headers);
+  head.headers.Remove("Host");
+  head.headers.Remove("Content-Length");
+  head.headers.Remove("Accept-Encoding");  // a compressed answer cannot be stamped
+  if (!options_.keep_authorization || !options_.engine_token.empty()) {
+    head.headers.Remove("Authorization");
+  }
+  if (!options_.engine_token.empty()) {
+    head.headers.Add("Authorization", "Bearer " + options_.engine_token);
+  }
+  return head;
+}
+
+// By rendezvous hashing a session keeps its engine, and with it its cached prefix.
+Proxy::Upstream& Proxy::Choose(const std::string& session) {
+  if (session.empty()) return *std::ranges::min_element(upstreams_, {}, &Upstream::in_flight);
+  return *std::ranges::max_element(upstreams_, {}, [&](const Upstream& upstream) {
+    return std::hash<std::string>()(session + " " + upstream.origin.Authority());
+  });
+}
+
+}  // namespace isthmus::sidecar

@@ -1,0 +1,201 @@
+#include "isthmus/sidecar/sidecar.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/json/serialize.hpp>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/sidecar/server_info.h"
+
+namespace isthmus::sidecar {
+namespace {
+
+using net::Task;
+
+constexpr uint64_t kMaxOwnBodyBytes = 4096;
+
+std::vector<std::unique_ptr<engine::Engine>> MakeEngines(net::Loop& loop,
+                                                         const SidecarOptions& options) {
+  std::vector<std::unique_ptr<engine::Engine>> engines;
+  for (const engine::EngineSpec& spec : options.engines) {
+    engines.push_back(engine::MakeEngine(loop, spec, options.engine));
+  }
+  return engines;
+}
+
+std::unique_ptr<engine::Engine> MakeRestarter(net::Loop& loop, const SidecarOptions& options) {
+  if (options.restart_program.empty()) return nullptr;
+  return engine::MakeEngine(loop, {"command", options.restart_program}, options.engine);
+}
+
+std::vector<net::Origin> UpstreamsOf(const SidecarOptions& options, const EngineGroup& engines) {
+  if (!options.upstreams.empty()) return options.upstreams;
+  std::vector<net::Origin> origins;
+  for (const auto& engine : engines.engines()) {
+    if (engine->origin()) origins.push_back(*engine->origin());
+  }
+  return origins;
+}
+
+// The run and the pin are the same everywhere.
+SidecarOptions Completed(SidecarOptions options) {
+  const std::string& run = options.stager.run;
+  options.reconciler.run = options.gate.run = options.proxy.run = run;
+  options.gate.island_pin = options.reconciler.island_pin;
+  // A token for the sidecar's own listener is nothing that engines should see.
+  options.proxy.keep_authorization = !options.client_tokens && !options.operator_tokens;
+  options.proxy.engine_token = options.engine.bearer_token;
+  options.proxy.tls = options.engine.tls;
+  options.server.limits.body_bytes = options.proxy.max_body_bytes;
+  return options;
+}
+
+Task<void> AnswerJson(net::Exchange& exchange, int status, const boost::json::object& body) {
+  net::ResponseHead head;
+  head.status = status;
+  head.headers.Add("Content-Type", "application/json");
+  co_await exchange.Respond(std::move(head), boost::json::serialize(body) + "\n");
+}
+
+Task<void> AnswerText(net::Exchange& exchange, std::string type, std::string text) {
+  net::ResponseHead head;
+  head.headers.Add("Content-Type", type);
+  co_await exchange.Respond(std::move(head), text);
+}
+
+std::string EventsText(const observe::EventLog& events) {
+  std::string text = "[";
+  for (const std::string& line : events.recent()) {
+    if (text.size() > 1) text += ",\n";
+    text += line;
+  }
+  return text + "]\n";
+}
+
+}  // namespace
+
+Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
+    : loop_(loop),
+      options_(Completed(std::move(options))),
+      events_(options_.event_log),
+      stager_(options_.stager),
+      keeper_(loop, options_.gate),
+      engines_(loop, MakeEngines(loop, options_)),
+      reconciler_(loop, options_.reconciler, keeper_, engines_, stager_,
+                  SwitchJournal(options_.stager.replica / ".isthmus" / "engines.json"), events_,
+                  MakeRestarter(loop, options_)),
+      proxy_(loop, options_.proxy, keeper_, UpstreamsOf(options_, engines_)),
+      metrics_(options_.stager.run) {
+  ReadTokens();
+  keeper_.set_on_waiting([this] { reconciler_.Nudge(); });
+  proxy_.set_on_failure([this] { reconciler_.Suspect(); });
+  reconciler_.set_on_update([this](const Update& update) { metrics_.Observe(update); });
+  tls_ = std::const_pointer_cast<net::ServerTls>(options_.server.tls);
+  server_ = std::make_unique<net::Server>(
+      loop, options_.server, [this](net::Exchange& exchange) { return Handle(exchange); });
+}
+
+Sidecar::~Sidecar() = default;
+
+Task<void> Sidecar::Run() {
+  events_.Write("started", {{"run", options_.stager.run},
+                            {"engines", engines_.names()},
+                            {"held", stager_.held()},
+                            {"port", port()}});
+  net::Wakeup ended;
+  bool running = true;
+  asio::co_spawn(loop_.get_executor(), reconciler_.Run(), [&](const std::exception_ptr& failure) {
+    running = false;
+    if (failure) terminating_ = true;
+    ended.Fire();
+    if (failure) terminated_.Fire();
+  });
+  while (!terminating_) co_await terminated_.Wait();
+  events_.Write("stopping", {});
+  co_await reconciler_.Stop();
+  keeper_.Stop();
+  co_await server_->Drain(options_.drain);
+  while (running) co_await ended.Wait();
+  events_.Write("stopped", {});
+}
+
+void Sidecar::Terminate() {
+  terminating_ = true;
+  terminated_.Fire();
+}
+
+void Sidecar::Reload() {
+  try {
+    if (tls_) tls_->Reload();
+    ReadTokens();
+    events_.Write("reloaded", {});
+  } catch (const Error& error) {
+    events_.Write("reload_failed", {{"error", error.what()}});
+  }
+}
+
+void Sidecar::ReadTokens() {
+  std::optional<net::BearerTokens> clients;
+  std::optional<net::BearerTokens> operators;
+  if (options_.client_tokens) clients = net::BearerTokens::FromFile(*options_.client_tokens);
+  if (options_.operator_tokens) operators = net::BearerTokens::FromFile(*options_.operator_tokens);
+  client_tokens_ = std::move(clients);
+  operator_tokens_ = std::move(operators);
+}
+
+bool Sidecar::MayPass(const net::Exchange& exchange,
+                      const std::optional<net::BearerTokens>& tokens) const {
+  return !tokens || tokens->Admits(const_cast<net::Exchange&>(exchange).request().headers);
+}
+
+Task<void> Sidecar::Handle(net::Exchange& exchange) {
+  const std::string target = exchange.request().target;
+  const std::string path = target.substr(0, target.find('?'));
+  const bool open = path == "/health" || path == "/live";
+  const bool own =
+      open || path == "/server_info" || path == "/metrics" || path == "/events" || path == "/wake";
+  const auto& tokens = own && operator_tokens_ ? operator_tokens_ : client_tokens_;
+  if (!open && !MayPass(exchange, tokens)) {
+    co_return co_await exchange.Respond(net::Unauthorized());
+  }
+  if (own) co_return co_await HandleOwn(exchange, path);
+  if (reconciler_.abilities()) proxy_.set_salt_field(reconciler_.abilities()->salt_field);
+  co_await proxy_.Handle(exchange);
+}
+
+Task<void> Sidecar::HandleOwn(net::Exchange& exchange, std::string_view path) {
+  const std::string& method = exchange.request().method;
+  const bool wakes = path == "/wake";
+  if (wakes ? method != "POST" : (method != "GET" && method != "HEAD")) {
+    net::ResponseHead head;
+    head.status = 405;
+    head.headers.Add("Allow", wakes ? "POST" : "GET, HEAD");
+    co_return co_await exchange.Respond(std::move(head));
+  }
+  co_await exchange.ReadBody(kMaxOwnBodyBytes);
+  const Gate& gate = keeper_.gate();
+  if (path == "/live") co_return co_await AnswerJson(exchange, 200, {{"live", true}});
+  if (path == "/health") {
+    const bool ready = IsReady(gate);
+    const std::string_view state = PhaseName(reconciler_.report().phase);
+    co_return co_await AnswerJson(exchange, ready ? 200 : 503,
+                                  {{"ready", ready}, {"state", state}});
+  }
+  if (path == "/server_info") {
+    co_return co_await AnswerJson(exchange, 200,
+                                  ServerInfo(options_.stager.run, gate, reconciler_, engines_));
+  }
+  if (path == "/metrics") {
+    const std::string text = metrics_.Expose(
+        {gate, reconciler_.report(), proxy_.counters(), server_->counters(), events_.lost()});
+    co_return co_await AnswerText(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
+  }
+  if (path == "/events") {
+    co_return co_await AnswerText(exchange, "application/json", EventsText(events_));
+  }
+  reconciler_.Wake();
+  co_await AnswerJson(exchange, 200, {{"awake", true}});
+}
+
+}  // namespace isthmus::sidecar
