@@ -18,9 +18,9 @@
 
 namespace isthmus::net {
 
-using SteadyTimer = asio::basic_waitable_timer<DeadlineList::SteadyClock,
-                                               asio::wait_traits<DeadlineList::SteadyClock>,
-                                               Executor>;
+using SteadyTimer =
+    asio::basic_waitable_timer<DeadlineList::SteadyClock,
+                               asio::wait_traits<DeadlineList::SteadyClock>, Executor>;
 
 // Waits for so long; cancellable.
 inline Task<void> Sleep(Milliseconds time) {
@@ -45,7 +45,8 @@ Task<T> Within(Milliseconds limit, Task<T> task, std::string what) {
   // The order in which they ended, then what each of them gave.
   const std::exception_ptr failure = std::get<1>(ends);
   if (failure) {
-    const boost::system::error_code timer_error = std::get<std::tuple_size_v<decltype(ends)> - 1>(ends);
+    const boost::system::error_code timer_error =
+        std::get<std::tuple_size_v<decltype(ends)> - 1>(ends);
     if (timer_error) std::rethrow_exception(failure);
     Throw(ErrorCode::kUnavailable, "{}: not done within {} ms", what, limit.count());
   }

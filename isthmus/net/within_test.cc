@@ -46,9 +46,7 @@ TEST(WithinTest, WhatTakesTooLongIsCancelledAndNamed) {
   bool ended = false;
   ExpectError(
       ErrorCode::kUnavailable,
-      [&] {
-        loop.Run([&] { return Within(Milliseconds(5), Hang(&ended), "ask the moon"); });
-      },
+      [&] { loop.Run([&] { return Within(Milliseconds(5), Hang(&ended), "ask the moon"); }); },
       "ask the moon: not done within 5 ms");
   EXPECT_TRUE(ended);
 }
