@@ -28,13 +28,21 @@ void Make(const EngineSpec& spec, EngineOptions options = {}) {
 
 TEST(MakeEngineTest, RefusesUnknownKindsAndMalformedTargets) {
   ExpectError(
-      ErrorCode::kInvalid, [] { Make({"tgi", "http://a"}); }, "\"tgi\"", "vllm, sglang");
+      ErrorCode::kInvalid,
+      [] {
+        Make({"tgi", "http://a"});
+      },
+      "\"tgi\"", "vllm, sglang");
   for (std::string_view kind : {"vllm", "sglang", "webhook"}) {
     ExpectError(ErrorCode::kInvalid, [&] { Make({std::string(kind), "ftp://a"}); });
   }
   ExpectError(ErrorCode::kInvalid, [] { Make({"vllm", "http://a/path"}); });
   ExpectError(
-      ErrorCode::kInvalid, [] { Make({"command", "load.sh"}); }, "absolute path");
+      ErrorCode::kInvalid,
+      [] {
+        Make({"command", "load.sh"});
+      },
+      "absolute path");
   for (std::string_view url : {"http://a/b c", "http://a/#f", "http://a/\r\nX: 1"}) {
     ExpectError(ErrorCode::kInvalid, [&] { Make({"webhook", std::string(url)}); });
   }
@@ -45,7 +53,11 @@ TEST(MakeEngineTest, RefusesLimitsThatNothingCanMeet) {
   EngineOptions options;
   options.limits.flush = net::Milliseconds(0);
   ExpectError(
-      ErrorCode::kInvalid, [&] { Make({"vllm", "http://a"}, options); }, "0 ms");
+      ErrorCode::kInvalid,
+      [&] {
+        Make({"vllm", "http://a"}, options);
+      },
+      "0 ms");
 }
 
 }  // namespace

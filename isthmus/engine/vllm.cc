@@ -108,7 +108,7 @@ class Vllm final : public Engine {
     Probed();
     const json::value body = {{"method", "check_health"}};
     const Answer answer = co_await control_.Post(Budget(limits_.settle), "/collective_rpc", body);
-    answer.Json().Array("/results");
+    RequireAllDone(answer.Json(), 1);
   }
 
   Task<void> Pause(PauseMode mode) override {
@@ -129,7 +129,7 @@ class Vllm final : public Engine {
     const json::value body = {{"method", "reload_weights"},
                               {"kwargs", {{"weights_path", checkpoint.string()}}}};
     const Answer answer = co_await control_.Post(budget, "/collective_rpc", body);
-    RequireAllLoaded(answer.Json(), offer.workers);
+    RequireAllDone(answer.Json(), offer.workers);
     if (offer.labels) co_await SetLabel(budget, std::move(label));
   }
 
@@ -221,13 +221,13 @@ class Vllm final : public Engine {
     answer.Refuse(ErrorCode::kUnavailable, "", "the engine reports a failure");
   }
 
-  // A worker that has loaded returns nothing; what failed in it may still come with status 200.
-  static void RequireAllLoaded(const Document& answer, uint64_t workers) {
+  // A worker that is done returns nothing; what failed in it may still come with status 200.
+  static void RequireAllDone(const Document& answer, uint64_t workers) {
     const json::array& results = answer.Array("/results");
     for (size_t rank = 0; rank < results.size(); ++rank) {
       if (results[rank].is_null()) continue;
       answer.Refuse(ErrorCode::kUnavailable, fmt::format("/results/{}", rank),
-                    "this rank did not load");
+                    "this rank reports a failure");
     }
     if (!results.empty() && results.size() >= workers) return;
     answer.Refuse(ErrorCode::kCorrupt, "/results",

@@ -125,10 +125,10 @@ class EngineDouble : public EngineProcess {
  public:
   using EngineProcess::EngineProcess;
 
-  void PlanFault(std::string_view route, std::string_view kind, std::string_view when) {
-    boost::json::object body = {{"route", boost::json::value_from(std::string(route))},
-                                {"kind", boost::json::value_from(std::string(kind))}};
-    if (!when.empty()) body["when"] = boost::json::value_from(std::string(when));
+  // `when` may be empty: the kind's own point.
+  void PlanFault(const std::string& route, const std::string& kind, const std::string& when) {
+    boost::json::object body = {{"route", route}, {"kind", kind}};
+    if (!when.empty()) body["when"] = when;
     Post("/_double/faults", std::move(body));
   }
   void Release() { Post("/_double/release", boost::json::object()); }
