@@ -15,6 +15,7 @@ engine would accept and then do wrong or hang on. Beside the engine's routes it 
 """
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import pathlib
@@ -64,6 +65,7 @@ class Double:
         self.routes = {}
         self.error_bodies = {}  # {path: body of a 200 that tells of an error}
         self.load_routes = ()  # paths whose calls may load weights
+        self._loads_begun, self._loads_ended = 0, 0
         self._lock = threading.Lock()
         self._log, self._violations = [], []
         self._order = itertools.count()
@@ -138,12 +140,29 @@ class Double:
         call.arguments = self._check_body(route, call)
         call.fault = self.faults.take(call.path)
         call.proves_weights = False
-        self.strike(call, "before")
-        if self._lies(call) and not self.loads(call):
-            return http_server.Reply(200, self.error_bodies[call.path])
-        reply = route.handler(call)
-        self.strike(call, "after")
-        return self._settle(call, reply)
+        with self._in_order(call):
+            self.strike(call, "before")
+            if self._lies(call) and not self.loads(call):
+                return http_server.Reply(200, self.error_bodies[call.path])
+            reply = route.handler(call)
+            self.strike(call, "after")
+            return self._settle(call, reply)
+
+    @contextlib.contextmanager
+    def _in_order(self, call):
+        """The engine's core runs calls in the order in which they came: here, after loads."""
+        changed, loads = self.engine.changed, self.loads(call)
+        with changed:
+            self._loads_begun += loads
+            turn = self._loads_begun
+            if self.follows_loads(call):
+                changed.wait_for(lambda: self._loads_ended >= turn)
+        try:
+            yield
+        finally:
+            with changed:
+                self._loads_ended += loads
+                changed.notify_all()
 
     def _settle(self, call, reply):
         """A load counts as proven only if its caller can have heard of it."""
@@ -166,6 +185,10 @@ class Double:
     def loads(self, call):
         """True if this call loads weights, so that its faults meet it while it does."""
         return call.path in self.load_routes
+
+    def follows_loads(self, call):
+        """True if this call is answered only after every load that came before it."""
+        return False
 
     # Loading
 
@@ -240,8 +263,24 @@ class Double:
             for path in self.routes.keys() - set(hidden):
                 for method in self.routes[path].methods:
                     listed.add(method, path, self.routes[path].handler)
-            return http_server.Reply(200, listed.openapi(title, version))
+            document = listed.openapi(title, version)
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
+                    self._describe(self.routes[path], operation, document)
+            return http_server.Reply(200, document)
         return handle
+
+    @staticmethod
+    def _describe(route, operation, document):
+        """What a call takes, as FastAPI writes it: bodies are references to schemas."""
+        operation["parameters"] = [{"name": name, "in": "query", "required": False, "schema": {}}
+                                   for name in sorted(route.query)]
+        if route.body is not None:
+            name = f"Body{len(document.setdefault('components', {'schemas': {}})['schemas'])}"
+            document["components"]["schemas"][name] = {
+                "type": "object", "properties": {key: {} for key in sorted(route.body)}}
+            operation["requestBody"] = {"content": {"application/json": {
+                "schema": {"$ref": f"#/components/schemas/{name}"}}}}
 
     # The double's own routes
 

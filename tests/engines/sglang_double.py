@@ -55,6 +55,9 @@ class SglangDouble(double.Double):
         if key and call.path not in OPEN_ROUTES and given != f"Bearer {key}":
             raise self.error(401, "Unauthorized")
 
+    def follows_loads(self, call):
+        return call.path == "/server_info"  # the scheduler answers it
+
     def _probe_routes(self):
         handlers = {"/health": self._health, "/health_generate": self._health,
                     "/ready": self._ready,

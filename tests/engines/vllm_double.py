@@ -43,6 +43,10 @@ class VllmDouble(double.Double):
                         and call.arguments["method"] != "reload_weights")
         return super().loads(call) and not is_other_rpc
 
+    def follows_loads(self, call):
+        return (call.path == "/collective_rpc"
+                and call.arguments["method"] == "check_health")
+
     def _state_routes(self):
         options = self.options
         fixed = {"/version": {"version": VERSION}, "/load": {"server_load": 0},

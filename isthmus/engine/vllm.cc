@@ -1,0 +1,250 @@
+// vLLM, by the control routes of its development mode and a reload from a path.
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <set>
+#include <utility>
+
+#include "isthmus/base/error.h"
+#include "isthmus/engine/adapters.h"
+#include "isthmus/engine/canary.h"
+#include "isthmus/engine/control.h"
+#include "isthmus/engine/routes.h"
+
+namespace isthmus::engine {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr std::string_view kNeeded[] = {"POST /pause", "POST /resume", "GET /is_paused",
+                                        "POST /collective_rpc", "POST /reset_prefix_cache"};
+constexpr std::string_view kHint = "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment";
+constexpr std::string_view kGenerate = "POST /v1/completions";
+
+std::string_view ModeName(PauseMode mode) {
+  switch (mode) {
+    case PauseMode::kKeep:
+      return "keep";
+    case PauseMode::kWait:
+      return "wait";
+    case PauseMode::kAbort:
+      return "abort";
+  }
+  return "";
+}
+
+// What Probe found.
+struct Offer {
+  std::set<PauseMode> modes;
+  bool labels = false;
+  bool tells_sleep = false;
+  bool has_multimodal_cache = false;
+  bool has_encoder_cache = false;
+  bool generates = false;
+  std::string salt_field;
+  uint64_t workers = 1;  // at least so many answer an RPC
+};
+
+Offer OfferOf(const Routes& routes) {
+  Offer offer;
+  for (const PauseMode mode : {PauseMode::kKeep, PauseMode::kWait, PauseMode::kAbort}) {
+    // The parameter's absence is an older interface, in which a pause without it aborts.
+    const auto taken = routes.TakesQueryValue("POST /pause", "mode", ModeName(mode));
+    if (taken.value_or(true)) offer.modes.insert(mode);
+  }
+  offer.labels = routes.Has("GET /weight_info") && routes.Has("POST /update_weight_version");
+  offer.tells_sleep = routes.Has("GET /is_sleeping");
+  offer.has_multimodal_cache = routes.Has("POST /reset_mm_cache");
+  offer.has_encoder_cache = routes.Has("POST /reset_encoder_cache");
+  offer.generates = routes.Has(kGenerate) && routes.Has("GET /v1/models");
+  if (offer.generates) offer.salt_field = SaltField(routes, kGenerate);
+  return offer;
+}
+
+class Vllm final : public Engine {
+ public:
+  Vllm(net::Loop& loop, std::string name, const net::Origin& origin, EngineOptions options)
+      : origin_(origin),
+        limits_(options.limits),
+        control_(loop, std::move(name), origin, std::move(options.bearer_token),
+                 std::move(options.tls)) {}
+
+  const std::string& name() const override { return control_.engine(); }
+  const std::optional<net::Origin>& origin() const override { return origin_; }
+
+  Task<Abilities> Probe() override {
+    const Budget budget(limits_.probe);
+    offer_.reset();
+    const Routes routes = co_await FetchRoutes(control_, budget);
+    routes.Require(name(), kNeeded, kHint);
+    Offer offer = OfferOf(routes);
+    // Without the parameter the number counts the workers of all replicas, of which an RPC shows
+    // the first one's only.
+    if (routes.TakesQuery("GET /get_world_size", "include_dp") == true) {
+      const Answer answer = co_await control_.Get(budget, "/get_world_size?include_dp=false");
+      offer.workers = answer.Json().Count("/world_size");
+    }
+    offer_ = std::move(offer);
+    co_return Abilities{true,
+                        offer_->modes.contains(PauseMode::kKeep),
+                        offer_->labels,
+                        true,
+                        offer_->generates,
+                        offer_->salt_field};
+  }
+
+  Task<EngineState> Inspect() override {
+    const Offer& offer = Probed();
+    const Budget budget(limits_.probe);
+    EngineState state;
+    state.paused = co_await IsPaused(budget);
+    if (offer.labels) state.label = co_await Label(budget);
+    co_return state;
+  }
+
+  // The engine core runs its calls in the order in which they came.
+  Task<void> Settle() override {
+    Probed();
+    const json::value body = {{"method", "check_health"}};
+    const Answer answer = co_await control_.Post(Budget(limits_.settle), "/collective_rpc", body);
+    RequireAllDone(answer.Json(), 1);
+  }
+
+  Task<void> Pause(PauseMode mode) override {
+    if (!Probed().modes.contains(mode)) {
+      Throw(ErrorCode::kInvalid, "{}: POST /pause has no mode={}", name(), ModeName(mode));
+    }
+    const Budget budget(limits_.pause);
+    co_await RefuseIfAsleep(budget);
+    // In the query: a body is ignored, and then everything is aborted.
+    std::string target = fmt::format("/pause?mode={}&clear_cache=true", ModeName(mode));
+    const Answer answer = co_await control_.Post(budget, std::move(target));
+    RequireStatus(answer.Json(), "paused");
+  }
+
+  Task<void> Load(fs::path checkpoint, std::string label) override {
+    const Offer& offer = Probed();
+    const Budget budget(limits_.load);
+    const json::value body = {{"method", "reload_weights"},
+                              {"kwargs", {{"weights_path", checkpoint.string()}}}};
+    const Answer answer = co_await control_.Post(budget, "/collective_rpc", body);
+    RequireAllDone(answer.Json(), offer.workers);
+    if (offer.labels) co_await SetLabel(budget, std::move(label));
+  }
+
+  Task<void> Flush() override {
+    const Offer& offer = Probed();
+    const Budget budget(limits_.flush);
+    const Answer answer = co_await control_.Post(
+        budget, "/reset_prefix_cache?reset_running_requests=true&reset_external=true");
+    // Older releases say nothing.
+    if (!answer.body().empty()) RequireDone(answer.Json());
+    if (offer.has_multimodal_cache) co_await control_.Post(budget, "/reset_mm_cache");
+    if (offer.has_encoder_cache) co_await control_.Post(budget, "/reset_encoder_cache");
+  }
+
+  Task<void> Verify(std::string label) override {
+    if (!Probed().labels) co_return;
+    const std::string found = co_await Label(Budget(limits_.verify));
+    if (found == label) co_return;
+    Throw(ErrorCode::kCorrupt, "{}: GET /weight_info: the weights are {:?}, expected {:?}", name(),
+          found, label);
+  }
+
+  Task<void> Resume() override {
+    const Budget budget(limits_.resume);
+    const bool paused = co_await IsPaused(budget);
+    if (!paused) co_return;
+    const Answer answer = co_await control_.Post(budget, "/resume");
+    RequireStatus(answer.Json(), "resumed");
+  }
+
+  Task<std::optional<double>> Canary() override {
+    const Offer& offer = Probed();
+    if (!offer.generates) co_return std::nullopt;
+    const Budget budget(limits_.canary);
+    const Answer models = co_await control_.Get(budget, "/v1/models");
+    json::object body = {{"model", models.Json().Text("/data/0/id")},
+                         {"prompt", CanaryPrompt()},
+                         {"max_tokens", 1},
+                         {"temperature", 0},
+                         {"logprobs", 1}};
+    AddFreshSalt(offer.salt_field, &body);
+    const Answer answer = co_await control_.Post(budget, "/v1/completions", std::move(body));
+    const Document completion = answer.Json();
+    RequireUncached(completion, "/usage/prompt_tokens_details/cached_tokens");
+    co_return completion.FiniteNumber("/choices/0/logprobs/token_logprobs/0");
+  }
+
+ private:
+  const Offer& Probed() const {
+    if (!offer_) Throw(ErrorCode::kInternal, "{}: used before Probe has succeeded", name());
+    return *offer_;
+  }
+
+  Task<bool> IsPaused(Budget budget) {
+    const Answer answer = co_await control_.Get(budget, "/is_paused");
+    co_return answer.Json().Flag("/is_paused");
+  }
+
+  // A load into an engine that sleeps kills it. An engine that is paused says that it sleeps, too.
+  Task<void> RefuseIfAsleep(Budget budget) {
+    if (!offer_->tells_sleep) co_return;
+    const bool paused = co_await IsPaused(budget);
+    if (paused) co_return;
+    const Answer answer = co_await control_.Get(budget, "/is_sleeping");
+    const Document document = answer.Json();
+    if (document.Flag("/is_sleeping")) {
+      document.Refuse(ErrorCode::kUnavailable, "/is_sleeping", "the engine must be woken up first");
+    }
+  }
+
+  Task<std::string> Label(Budget budget) {
+    const Answer answer = co_await control_.Get(budget, "/weight_info");
+    co_return answer.Json().Text("/weight_version");
+  }
+
+  Task<void> SetLabel(Budget budget, std::string label) {
+    const json::value body = {{"new_version", label}};
+    const Answer answer = co_await control_.Post(budget, "/update_weight_version", body);
+    RequireDone(answer.Json());
+  }
+
+  static void RequireStatus(const Document& answer, std::string_view status) {
+    if (answer.Text("/status") == status) return;
+    answer.Refuse(ErrorCode::kCorrupt, "/status", fmt::format("expected \"{}\"", status));
+  }
+
+  static void RequireDone(const Document& answer) {
+    if (answer.Flag("/success")) return;
+    answer.Refuse(ErrorCode::kUnavailable, "", "the engine reports a failure");
+  }
+
+  // A worker that is done returns nothing; what failed in it may still come with status 200.
+  static void RequireAllDone(const Document& answer, uint64_t workers) {
+    const json::array& results = answer.Array("/results");
+    for (size_t rank = 0; rank < results.size(); ++rank) {
+      if (results[rank].is_null()) continue;
+      answer.Refuse(ErrorCode::kUnavailable, fmt::format("/results/{}", rank),
+                    "this rank reports a failure");
+    }
+    if (!results.empty() && results.size() >= workers) return;
+    answer.Refuse(ErrorCode::kCorrupt, "/results",
+                  fmt::format("expected the results of {} ranks", workers));
+  }
+
+  std::optional<net::Origin> origin_;
+  EngineLimits limits_;
+  Control control_;
+  std::optional<Offer> offer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeVllm(net::Loop& loop, const EngineSpec& spec, EngineOptions options) {
+  return std::make_unique<Vllm>(loop, spec.kind + ":" + spec.target,
+                                net::Origin::Parse(spec.target), std::move(options));
+}
+
+}  // namespace isthmus::engine
