@@ -43,7 +43,7 @@ Task<void> EngineGroup::OnAll(Step step) {
   auto fork = std::make_shared<Fork>(engines_.size());
   auto shared_step = std::make_shared<Step>(std::move(step));
   for (size_t i = 0; i < engines_.size(); ++i) {
-    asio::co_spawn(
+    net::asio::co_spawn(
         loop_.get_executor(), [shared_step, i] { return (*shared_step)(i); },
         [fork, shared_step, i](std::exception_ptr failure) {
           fork->failures[i] = std::move(failure);
@@ -100,14 +100,11 @@ Task<void> EngineGroup::Verify(const std::string& label) {
 Task<void> EngineGroup::Resume() {
   co_await OnAll([this](size_t i) { return engines_[i]->Resume(); });
 }
-Task<void> EngineGroup::Canary() {
-  co_await OnAll([this](size_t i) { return engines_[i]->Canary(); });
-}
-Task<void> EngineGroup::ResumePaused() {
-  co_await OnAll([this](size_t i) -> Task<void> {
-    const EngineState state = co_await engines_[i]->Inspect();
-    if (state.paused.value_or(true)) co_await engines_[i]->Resume();
-  });
+Task<std::vector<std::optional<double>>> EngineGroup::Canary() {
+  std::vector<std::optional<double>> found(engines_.size());
+  co_await OnAll(
+      [this, &found](size_t i) -> Task<void> { found[i] = co_await engines_[i]->Canary(); });
+  co_return found;
 }
 
 }  // namespace isthmus::sidecar

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,8 @@ class EngineGroup {
   net::Task<void> Flush();
   net::Task<void> Verify(const std::string& label);
   net::Task<void> Resume();
-  net::Task<void> Canary();
-  // Those that say that they are paused, or do not say.
-  net::Task<void> ResumePaused();
+  // The log-probabilities, in the engines' order.
+  net::Task<std::vector<std::optional<double>>> Canary();
 
  private:
   using Step = std::function<net::Task<void>(size_t index)>;

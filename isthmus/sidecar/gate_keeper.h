@@ -2,13 +2,13 @@
 #ifndef ISTHMUS_SIDECAR_GATE_KEEPER_H_
 #define ISTHMUS_SIDECAR_GATE_KEEPER_H_
 
-#include <boost/asio/basic_waitable_timer.hpp>
 #include <functional>
 #include <memory>
 #include <unordered_map>
 
 #include "isthmus/net/task.h"
 #include "isthmus/net/wakeup.h"
+#include "isthmus/net/within.h"
 #include "isthmus/sidecar/gate.h"
 
 namespace isthmus::sidecar {
@@ -58,9 +58,6 @@ class GateKeeper {
     bool aborted = false;
     std::function<void()> on_abort;
   };
-  using Timer =
-      asio::basic_waitable_timer<std::chrono::steady_clock,
-                                 asio::wait_traits<std::chrono::steady_clock>, net::Executor>;
   class Visit;
 
   void CarryOut(const Gate::Decisions& decisions);
@@ -68,7 +65,7 @@ class GateKeeper {
   Stamp Finish(RequestId request);
 
   Gate gate_;
-  Timer timer_;
+  net::SteadyTimer timer_;
   std::optional<MonotonicTime> scheduled_;
   std::unordered_map<RequestId, Place*> places_;
   net::Wakeup drained_;

@@ -22,7 +22,7 @@ const Histogram::BucketBoundaries kSeconds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3
 
 struct NamedTime {
   const char* phase;
-  double Update::*milliseconds;
+  double Update::*time_ms;
 };
 
 constexpr NamedTime kPhases[] = {
@@ -113,8 +113,7 @@ void Metrics::Observe(const Update& update) {
       .Increment();
   families_->fetched.Increment(static_cast<double>(update.fetched_bytes));
   for (const NamedTime& time : kPhases) {
-    families_->phases.Add({{"phase", time.phase}}, kSeconds)
-        .Observe(update.*time.milliseconds / 1000);
+    families_->phases.Add({{"phase", time.phase}}, kSeconds).Observe(update.*time.time_ms / 1000);
   }
 }
 

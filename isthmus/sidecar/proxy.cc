@@ -103,7 +103,7 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
   }
   turn.admission.Finish();
   if (!failure) {
-    co_await asio::this_coro::reset_cancellation_state();
+    co_await net::asio::this_coro::reset_cancellation_state();
     failure.emplace(ErrorCode::kUnavailable, "the island ended this request to switch versions");
   }
   if (exchange.started()) throw Error(*failure);  // cut off: it must not look complete

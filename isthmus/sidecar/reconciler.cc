@@ -108,7 +108,7 @@ Task<void> Reconciler::Rest(MonotonicTime until) {
   try {
     co_await timer_.async_wait(net::kAwait);
   } catch (const boost::system::system_error& error) {
-    if (error.code() != asio::error::operation_aborted) throw;
+    if (error.code() != net::asio::error::operation_aborted) throw;
   }
 }
 

@@ -3,7 +3,6 @@
 #ifndef ISTHMUS_SIDECAR_RECONCILER_H_
 #define ISTHMUS_SIDECAR_RECONCILER_H_
 
-#include <boost/asio/basic_waitable_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -11,10 +10,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "isthmus/engine/engine.h"
 #include "isthmus/net/task.h"
 #include "isthmus/net/wakeup.h"
+#include "isthmus/net/within.h"
 #include "isthmus/observe/event_log.h"
 #include "isthmus/sidecar/engine_group.h"
 #include "isthmus/sidecar/gate_keeper.h"
@@ -97,10 +98,6 @@ class Reconciler {
   const std::optional<engine::Abilities>& abilities() const { return abilities_; }
 
  private:
-  using Timer =
-      asio::basic_waitable_timer<std::chrono::steady_clock,
-                                 asio::wait_traits<std::chrono::steady_clock>, net::Executor>;
-
   // reconciler.cc: following the board.
   net::Task<void> Rest(MonotonicTime until);
   net::Task<void> Tick();
@@ -140,7 +137,7 @@ class Reconciler {
   std::unique_ptr<engine::Engine> restarter_;
   OnUpdate on_update_;
 
-  Timer timer_;
+  net::SteadyTimer timer_;
   MonotonicTime read_at_;
   MonotonicTime next_read_;
   MonotonicTime next_look_;
@@ -160,7 +157,8 @@ class Reconciler {
   VersionNumber verified_ = kNoVersion;  // that this process has staged
   std::string verified_digest_;
   std::string served_digest_;
-  Update staging_;  // what the next switch has cost so far
+  std::vector<std::optional<double>> canaries_;  // of the last load
+  Update staging_;                               // what the next switch has cost so far
 };
 
 }  // namespace isthmus::sidecar

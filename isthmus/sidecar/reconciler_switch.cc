@@ -93,7 +93,12 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
   }
   update->paused_ms = SecondsSince(paused_at) * 1000;
   const Lap lap(&update->canary_ms);
-  co_await engines_.Canary();
+  const std::vector<std::optional<double>> canaries = co_await engines_.Canary();
+  // Equal to the last bit, under other weights: no proof, for the change may be elsewhere.
+  update->canary_unchanged =
+      update->from != goal && canaries == canaries_ &&
+      std::ranges::any_of(canaries, [](const auto& c) { return c.has_value(); });
+  canaries_ = canaries;
 }
 
 // Nothing was loaded: the engines go on with what they have, if they can be reached.
@@ -105,7 +110,10 @@ Task<void> Reconciler::GiveUp(const Error& error, VersionNumber goal) {
   std::string problem;
   try {
     co_await engines_.Settle();
-    co_await engines_.ResumePaused();
+    // Only after a pause that succeeded it is known what a resume ends.
+    co_await engines_.Pause(abilities_->keeps ? engine::PauseMode::kKeep
+                                              : engine::PauseMode::kAbort);
+    co_await engines_.Resume();
     problem = ProblemWith(co_await engines_.Inspect()).value_or("");
   } catch (const Error& second) {
     problem = second.what();

@@ -11,7 +11,8 @@ json::value VersionOrNull(VersionNumber version) {
 
 json::array EnginesOf(const EngineGroup& engines) {
   json::array list;
-  for (const auto& engine : engines.engines()) list.push_back({{"name", engine->name()}});
+  for (const auto& engine : engines.engines())
+    list.push_back(json::object{{"name", engine->name()}});
   return list;
 }
 

@@ -51,19 +51,6 @@ SidecarOptions Completed(SidecarOptions options) {
   return options;
 }
 
-Task<void> AnswerJson(net::Exchange& exchange, int status, const boost::json::object& body) {
-  net::ResponseHead head;
-  head.status = status;
-  head.headers.Add("Content-Type", "application/json");
-  co_await exchange.Respond(std::move(head), boost::json::serialize(body) + "\n");
-}
-
-Task<void> AnswerText(net::Exchange& exchange, std::string type, std::string text) {
-  net::ResponseHead head;
-  head.headers.Add("Content-Type", type);
-  co_await exchange.Respond(std::move(head), text);
-}
-
 std::string EventsText(const observe::EventLog& events) {
   std::string text = "[";
   for (const std::string& line : events.recent()) {
@@ -105,12 +92,13 @@ Task<void> Sidecar::Run() {
                             {"port", port()}});
   net::Wakeup ended;
   bool running = true;
-  asio::co_spawn(loop_.get_executor(), reconciler_.Run(), [&](const std::exception_ptr& failure) {
-    running = false;
-    if (failure) terminating_ = true;
-    ended.Fire();
-    if (failure) terminated_.Fire();
-  });
+  net::asio::co_spawn(loop_.get_executor(), reconciler_.Run(),
+                      [&](const std::exception_ptr& failure) {
+                        running = false;
+                        if (failure) terminating_ = true;
+                        ended.Fire();
+                        if (failure) terminated_.Fire();
+                      });
   while (!terminating_) co_await terminated_.Wait();
   events_.Write("stopping", {});
   co_await reconciler_.Stop();
@@ -167,35 +155,33 @@ Task<void> Sidecar::Handle(net::Exchange& exchange) {
 Task<void> Sidecar::HandleOwn(net::Exchange& exchange, std::string_view path) {
   const std::string& method = exchange.request().method;
   const bool wakes = path == "/wake";
+  net::ResponseHead head;
   if (wakes ? method != "POST" : (method != "GET" && method != "HEAD")) {
-    net::ResponseHead head;
     head.status = 405;
     head.headers.Add("Allow", wakes ? "POST" : "GET, HEAD");
     co_return co_await exchange.Respond(std::move(head));
   }
   co_await exchange.ReadBody(kMaxOwnBodyBytes);
+  if (wakes) reconciler_.Wake();
+  const std::string body = OwnBody(path);
+  head.status = path == "/health" && !IsReady(keeper_.gate()) ? 503 : 200;
+  head.headers.Add("Content-Type", path == "/metrics" ? "text/plain; version=0.0.4; charset=utf-8"
+                                                      : "application/json");
+  co_await exchange.Respond(std::move(head), body);
+}
+
+std::string Sidecar::OwnBody(std::string_view path) {
   const Gate& gate = keeper_.gate();
-  if (path == "/live") co_return co_await AnswerJson(exchange, 200, {{"live", true}});
-  if (path == "/health") {
-    const bool ready = IsReady(gate);
-    const std::string_view state = PhaseName(reconciler_.report().phase);
-    co_return co_await AnswerJson(exchange, ready ? 200 : 503,
-                                  {{"ready", ready}, {"state", state}});
-  }
-  if (path == "/server_info") {
-    co_return co_await AnswerJson(exchange, 200,
-                                  ServerInfo(options_.stager.run, gate, reconciler_, engines_));
-  }
+  const IslandReport& report = reconciler_.report();
   if (path == "/metrics") {
-    const std::string text = metrics_.Expose(
-        {gate, reconciler_.report(), proxy_.counters(), server_->counters(), events_.lost()});
-    co_return co_await AnswerText(exchange, "text/plain; version=0.0.4; charset=utf-8", text);
+    return metrics_.Expose({gate, report, proxy_.counters(), server_->counters(), events_.lost()});
   }
-  if (path == "/events") {
-    co_return co_await AnswerText(exchange, "application/json", EventsText(events_));
-  }
-  reconciler_.Wake();
-  co_await AnswerJson(exchange, 200, {{"awake", true}});
+  if (path == "/events") return EventsText(events_);
+  boost::json::object body = {{"live", true}};
+  if (path == "/health") body = {{"ready", IsReady(gate)}, {"state", PhaseName(report.phase)}};
+  if (path == "/server_info") body = ServerInfo(options_.stager.run, gate, reconciler_, engines_);
+  if (path == "/wake") body = {{"awake", true}};
+  return boost::json::serialize(body) + "\n";
 }
 
 }  // namespace isthmus::sidecar

@@ -56,6 +56,7 @@ class Sidecar {
  private:
   net::Task<void> Handle(net::Exchange& exchange);
   net::Task<void> HandleOwn(net::Exchange& exchange, std::string_view path);
+  std::string OwnBody(std::string_view path);
   bool MayPass(const net::Exchange& exchange, const std::optional<net::BearerTokens>& tokens) const;
   void ReadTokens();
 

@@ -75,8 +75,8 @@ class Stager {
   std::mutex board_mutex_;
   std::optional<board::Board> board_;
   // Last: joined first.
-  asio::thread_pool log_worker_{1};
-  asio::thread_pool stage_worker_{1};
+  net::asio::thread_pool log_worker_{1};
+  net::asio::thread_pool stage_worker_{1};
 };
 
 }  // namespace isthmus::sidecar

@@ -34,7 +34,7 @@ SwitchRecord Parse(std::string_view text) {
 
 std::string Serialize(const SwitchRecord& record) {
   json::array engines;
-  for (const std::string& name : record.engines) engines.push_back({{"name", name}});
+  for (const std::string& name : record.engines) engines.push_back(json::object{{"name", name}});
   return json::serialize(json::object{{"format", kFormat},
                                       {"run", record.run},
                                       {"engines", std::move(engines)},

@@ -56,7 +56,8 @@ boost::json::object Update::ToJson() const {
                                 {"canary_ms", Rounded(canary_ms)},
                                 {"closed_ms", Rounded(closed_ms)},
                                 {"paused_ms", Rounded(paused_ms)},
-                                {"own_ms", Rounded(own_ms())}};
+                                {"own_ms", Rounded(own_ms())},
+                                {"canary_unchanged", canary_unchanged}};
   if (!error.empty()) object["error"] = error;
   return object;
 }

@@ -45,6 +45,9 @@ struct Update {
   double closed_ms = 0;  // from the closing of the gate to its opening
   double paused_ms = 0;  // from the call of pause to the end of resume: no token in between
 
+  // The canary's log-probability is what it was at `from`: a sign that the load changed nothing.
+  bool canary_unchanged = false;
+
   // The part of closed_ms that is neither requests that end nor the engines' own calls.
   double own_ms() const;
   boost::json::object ToJson() const;
@@ -53,8 +56,7 @@ struct Update {
 // Adds the time from its construction to its destruction.
 class Lap {
  public:
-  explicit Lap(double* milliseconds)
-      : milliseconds_(milliseconds), begun_(SystemClock().Monotonic()) {}
+  explicit Lap(double* sum_ms) : milliseconds_(sum_ms), begun_(SystemClock().Monotonic()) {}
   ~Lap() { *milliseconds_ += SecondsSince(begun_) * 1000; }
   Lap(const Lap&) = delete;
   Lap& operator=(const Lap&) = delete;

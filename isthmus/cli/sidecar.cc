@@ -1,0 +1,347 @@
+// sidecar, status: an island that follows a run.
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "isthmus/board/json_fields.h"
+#include "isthmus/cli/command.h"
+#include "isthmus/net/client.h"
+#include "isthmus/net/process_signals.h"
+#include "isthmus/sidecar/sidecar.h"
+
+namespace isthmus::cli {
+namespace {
+
+using sidecar::DrainPolicy;
+
+constexpr uint64_t kMaxInfoBytes = 1 << 20;
+constexpr auto kWatchInterval = std::chrono::seconds(1);
+
+struct SidecarArguments {
+  BoardOptions board;
+  std::string replica;
+  std::vector<std::string> engines;
+  std::vector<std::string> upstreams;
+  std::string listen = "127.0.0.1:8089";
+  DrainPolicy policy = DrainPolicy::kInPlace;
+  board::VersionNumber pin = board::kNoVersion;
+  uint64_t poll_ms = 2'000;
+  uint64_t load_limit_s = 600;
+  uint64_t drain_limit_s = 600;
+  uint64_t stop_limit_s = 30;
+  uint64_t max_body_mib = 64;
+  size_t max_waiting = 10'000;
+  std::string restart_program;
+  std::string event_log;
+  std::string client_tokens, operator_tokens, engine_token;
+  std::string tls_certificate, tls_key, tls_client_ca, engine_ca;
+};
+
+// "HOST:PORT", the host an address or a name, an IPv6 address in brackets.
+void ParseListen(const std::string& text, net::ServerOptions* options) {
+  try {
+    const net::Origin origin = net::Origin::Parse("http://" + text);
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos || text.ends_with(']')) {
+      Throw(ErrorCode::kInvalid, "no port");
+    }
+    options->host = origin.host;
+    options->port = origin.port;
+  } catch (const Error& error) {
+    // Port 0, which no origin has, lets the kernel choose.
+    if (!text.ends_with(":0") || text.size() < 3) {
+      Throw(ErrorCode::kInvalid, "read --listen {}: expected HOST:PORT ({})", text, error.what());
+    }
+    options->host = net::Origin::Parse("http://" + text.substr(0, text.size() - 2)).host;
+    options->port = 0;
+  }
+}
+
+std::optional<fs::path> PathOrNone(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional<fs::path>(text);
+}
+
+std::shared_ptr<const net::ServerTls> ListenerTls(const SidecarArguments& arguments) {
+  if (arguments.tls_certificate.empty() && arguments.tls_key.empty()) {
+    if (arguments.tls_client_ca.empty()) return nullptr;
+    Throw(ErrorCode::kInvalid, "read --tls-client-ca: needs --tls-certificate and --tls-key");
+  }
+  if (arguments.tls_certificate.empty() || arguments.tls_key.empty()) {
+    Throw(ErrorCode::kInvalid, "read --tls-certificate and --tls-key: one needs the other");
+  }
+  return std::make_shared<net::ServerTls>(
+      net::TlsIdentity{arguments.tls_certificate, arguments.tls_key},
+      PathOrNone(arguments.tls_client_ca));
+}
+
+std::string ReadToken(const std::string& file) {
+  if (file.empty()) return {};
+  constexpr uint64_t kMaxTokenBytes = 64 << 10;
+  const std::string text = ReadFile(file, kMaxTokenBytes);
+  return std::string(net::TrimBlanks(std::string_view(text).substr(0, text.find_first_of("\r\n"))));
+}
+
+sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Context& context) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  board::CheckRunName(arguments.board.run);
+  sidecar::SidecarOptions options;
+  options.stager = {arguments.board.board, arguments.board.run, arguments.replica, context.threads};
+  for (const std::string& text : arguments.engines) {
+    options.engines.push_back(engine::EngineSpec::Parse(text));
+  }
+  for (const std::string& url : arguments.upstreams) {
+    options.upstreams.push_back(net::Origin::Parse(url));
+  }
+  options.engine.limits.load = options.engine.limits.settle = seconds(arguments.load_limit_s);
+  options.engine.bearer_token = ReadToken(arguments.engine_token);
+  if (!arguments.engine_ca.empty()) {
+    options.engine.tls =
+        std::make_shared<net::ClientTls>(PathOrNone(arguments.engine_ca), std::nullopt);
+  }
+  options.restart_program = arguments.restart_program;
+  options.reconciler.policy = arguments.policy;
+  options.reconciler.island_pin = arguments.pin;
+  options.reconciler.poll = milliseconds(arguments.poll_ms);
+  options.gate.drain_limit = seconds(arguments.drain_limit_s);
+  options.gate.max_waiting = arguments.max_waiting;
+  options.proxy.max_body_bytes = arguments.max_body_mib << 20;
+  options.event_log = arguments.event_log;
+  options.client_tokens = PathOrNone(arguments.client_tokens);
+  options.operator_tokens = PathOrNone(arguments.operator_tokens);
+  options.drain = seconds(arguments.stop_limit_s);
+  ParseListen(arguments.listen, &options.server);
+  options.server.tls = ListenerTls(arguments);
+  return options;
+}
+
+void PrintListening(const Context& context, const net::ServerOptions& server, uint16_t port) {
+  const std::string url = fmt::format("{}://{}", server.tls ? "https" : "http",
+                                      net::Origin{false, server.host, port}.Authority());
+  if (context.json) {
+    PrintJson({{"listening", url}});
+  } else {
+    fmt::print("listening on {}\n", url);
+  }
+  std::fflush(stdout);  // whoever started it waits for this line
+}
+
+void RunSidecar(const SidecarArguments& arguments, Context& context) {
+  sidecar::SidecarOptions options = OptionsOf(arguments, context);
+  const net::ServerOptions server = options.server;
+  net::Loop loop(1);
+  sidecar::Sidecar sidecar(loop, std::move(options));
+  const net::ProcessSignals signals(
+      loop, [&] { sidecar.Terminate(); }, [&] { sidecar.Reload(); });
+  PrintListening(context, server, sidecar.port());
+  std::exception_ptr failure;
+  boost::asio::co_spawn(loop, sidecar.Run(), [&](const std::exception_ptr& error) {
+    failure = error;
+    loop.stop();
+  });
+  loop.run();
+  if (failure) std::rethrow_exception(failure);
+}
+
+struct StatusArguments {
+  std::string url;
+  bool watch = false;
+  std::string token;
+};
+
+net::Task<std::string> FetchInfo(net::Client& client, net::Origin origin, std::string token) {
+  net::RequestHead head;
+  head.target = "/server_info";
+  if (!token.empty()) head.headers.Add("Authorization", "Bearer " + token);
+  net::Call call = co_await client.Send(origin, std::move(head));
+  if (call.head().status != 200) {
+    Throw(ErrorCode::kUnavailable, "read status of {}: it answered {}", origin.Authority(),
+          call.head().status);
+  }
+  co_return co_await call.ReadBody(kMaxInfoBytes);
+}
+
+std::string AskForInfo(const StatusArguments& arguments) {
+  net::Loop loop(1);
+  net::ClientLimits limits;
+  limits.first_byte = limits.idle = std::chrono::seconds(10);
+  net::Client client(loop, limits);
+  std::string text;
+  std::exception_ptr failure;
+  boost::asio::co_spawn(
+      loop, FetchInfo(client, net::Origin::Parse(arguments.url), ReadToken(arguments.token)),
+      [&](const std::exception_ptr& error, std::string body) {
+        failure = error;
+        text = std::move(body);
+        loop.stop();
+      });
+  loop.run();
+  if (failure) std::rethrow_exception(failure);
+  return text;
+}
+
+std::string TextOf(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  if (value == nullptr || value->is_null()) return "-";
+  return value->is_string() ? OneLine(value->as_string()) : json::serialize(*value);
+}
+
+std::string EnginesOf(const json::object& info) {
+  std::string text;
+  const json::value* engines = info.if_contains("engines");
+  if (engines == nullptr || !engines->is_array()) return "-";
+  for (const json::value& engine : engines->as_array()) {
+    if (!engine.is_object()) continue;
+    text += (text.empty() ? "" : ", ") + TextOf(engine.as_object(), "name");
+  }
+  return text;
+}
+
+void PrintUpdate(const json::object& update, Facts* facts) {
+  facts->Add("last update",
+             fmt::format("{} {} to {}, {}", TextOf(update, "kind"), TextOf(update, "from"),
+                         TextOf(update, "to"), TextOf(update, "ended_at")));
+  std::string staged, closed;
+  for (std::string_view phase : {"fetch", "apply", "check"}) {
+    staged += fmt::format("{} {} ", phase, TextOf(update, fmt::format("{}_ms", phase)));
+  }
+  for (std::string_view phase : {"drain", "pause", "load", "flush", "verify", "resume", "canary"}) {
+    closed += fmt::format("{} {} ", phase, TextOf(update, fmt::format("{}_ms", phase)));
+  }
+  facts->Add("staged, ms", staged);
+  facts->Add("switched, ms", closed);
+  facts->Add("paused, ms", TextOf(update, "paused_ms"));
+  if (update.contains("error")) facts->Add("failed", TextOf(update, "error"));
+}
+
+void PrintStatus(const json::object& info) {
+  Facts facts;
+  facts.Add("run", TextOf(info, "run"));
+  facts.Add("state", TextOf(info, "state"));
+  if (!TextOf(info, "reason").empty()) facts.Add("reason", TextOf(info, "reason"));
+  facts.Add("version", fmt::format("{} (target {}, lag {})", TextOf(info, "applied"),
+                                   TextOf(info, "target"), TextOf(info, "lag")));
+  facts.Add("requests", fmt::format("{} in flight, {} waiting", TextOf(info, "in_flight"),
+                                    TextOf(info, "waiting")));
+  facts.Add("engines", EnginesOf(info));
+  const json::value* update = info.if_contains("last_update");
+  if (update != nullptr && update->is_object()) PrintUpdate(update->as_object(), &facts);
+  facts.Print();
+}
+
+void RunStatus(const StatusArguments& arguments, Context& context) {
+  for (bool first = true;; first = false) {
+    const json::value document = board::ParseJson(AskForInfo(arguments));
+    if (!document.is_object()) {
+      Throw(ErrorCode::kCorrupt, "read status of {}: not a JSON object", arguments.url);
+    }
+    if (context.json) {
+      PrintJson(document.as_object());
+    } else {
+      if (!first) fmt::print("\n");
+      PrintStatus(document.as_object());
+    }
+    std::fflush(stdout);
+    if (!arguments.watch) return;
+    std::this_thread::sleep_for(kWatchInterval);
+  }
+}
+
+void AddSecurity(CLI::App* command, SidecarArguments* arguments) {
+  command->add_option("--client-tokens", arguments->client_tokens,
+                      "File of bearer tokens, one a line, that requests must show");
+  command->add_option("--operator-tokens", arguments->operator_tokens,
+                      "The same for /server_info, /metrics, /events and /wake");
+  command->add_option("--tls-certificate", arguments->tls_certificate,
+                      "PEM file: serve TLS with it; read again on SIGHUP");
+  command->add_option("--tls-key", arguments->tls_key, "PEM file of its private key");
+  command->add_option("--tls-client-ca", arguments->tls_client_ca,
+                      "PEM file: clients must show a certificate of this authority");
+  command->add_option("--engine-ca", arguments->engine_ca,
+                      "PEM file of the authority of https engines");
+  command->add_option("--engine-token-file", arguments->engine_token,
+                      "File with the bearer token that the engines ask for");
+}
+
+void AddLimits(CLI::App* command, SidecarArguments* arguments) {
+  const auto seconds = CLI::Range(uint64_t{1}, uint64_t{86'400});
+  command->add_option("--poll-ms", arguments->poll_ms, "Time between readings of the board's log")
+      ->check(CLI::Range(uint64_t{10}, uint64_t{3'600'000}))
+      ->capture_default_str();
+  command->add_option("--load-limit-s", arguments->load_limit_s, "Most that an engine may load for")
+      ->check(seconds)
+      ->capture_default_str();
+  command
+      ->add_option("--drain-limit-s", arguments->drain_limit_s,
+                   "Most that requests may delay a switch; then they are ended")
+      ->check(seconds)
+      ->capture_default_str();
+  command
+      ->add_option("--stop-limit-s", arguments->stop_limit_s,
+                   "Most that requests may go on after SIGTERM")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--max-waiting", arguments->max_waiting, "Most requests that wait")
+      ->capture_default_str();
+  command->add_option("--max-body-mib", arguments->max_body_mib, "Most that a request may have")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{65'536}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddSidecar(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<SidecarArguments>();
+  CLI::App* command = app.add_subcommand(
+      "sidecar", "Keep an island's engines at the run's version, and admit requests by version");
+  command->footer(
+      "Example: isthmus sidecar --board /mnt/board --run grpo-7 --replica /srv/model "
+      "--engine vllm:http://127.0.0.1:8000 --listen 0.0.0.0:8089");
+  AddBoardOptions(command, &arguments->board);
+  command->add_option("--replica", arguments->replica, "Local checkpoint; created if missing")
+      ->required();
+  command
+      ->add_option("--engine", arguments->engines,
+                   "KIND:TARGET with KIND vllm, sglang, command or webhook; repeatable: all are "
+                   "switched together")
+      ->required()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--upstream", arguments->upstreams,
+                   "URL that takes the requests (default: the engines); repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: any")
+      ->capture_default_str();
+  const std::map<std::string, DrainPolicy> policies = {{"in_place", DrainPolicy::kInPlace},
+                                                       {"drain", DrainPolicy::kDrain},
+                                                       {"abort", DrainPolicy::kAbort}};
+  command
+      ->add_option("--policy", arguments->policy,
+                   "What happens to requests in flight when the version is switched")
+      ->transform(CLI::CheckedTransformer(policies))
+      ->default_str("in_place");
+  command->add_option("--pin", arguments->pin, "Serve this version and no other")
+      ->check(CLI::Range(board::VersionNumber{1}, board::kMaxVersion));
+  command->add_option("--restart-program", arguments->restart_program,
+                      "Run as PROGRAM REPLICA VERSION when loads fail again and again");
+  command->add_option("--event-log", arguments->event_log,
+                      "File for events as JSON lines; - for standard error");
+  AddLimits(command, arguments.get());
+  AddSecurity(command, arguments.get());
+  command->callback([arguments, &context] { RunSidecar(*arguments, context); });
+}
+
+void AddStatus(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<StatusArguments>();
+  CLI::App* command = app.add_subcommand("status", "Show what a sidecar serves and does");
+  command->footer("Example: isthmus status http://127.0.0.1:8089 --watch");
+  command->add_option("URL", arguments->url, "The sidecar's address")->required();
+  command->add_flag("--watch", arguments->watch, "Show it again every second");
+  command->add_option("--token-file", arguments->token, "File with an operator's bearer token");
+  command->callback([arguments, &context] { RunStatus(*arguments, context); });
+}
+
+}  // namespace isthmus::cli
