@@ -53,7 +53,7 @@ Task<void> Proxy::Handle(net::Exchange& exchange) {
   return Refuse(exchange, RouteBlocked(head.method, head.target));
 }
 
-Task<void> Proxy::Generate(net::Exchange& exchange, const Route& route) {
+Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   const std::string text = co_await exchange.ReadBody(options_.max_body_bytes);
   std::optional<RequestBody> body;
   std::optional<HeaderFields> headers;
@@ -72,7 +72,8 @@ Task<void> Proxy::Generate(net::Exchange& exchange, const Route& route) {
     ++(decision.outcome == Outcome::kNotReady  ? counters_.not_ready
        : decision.outcome == Outcome::kRevoked ? counters_.revoked
                                                : counters_.unavailable);
-    co_return co_await Refuse(exchange, RefusalOf(decision, request.constraint));
+    Answer answer = RefusalOf(decision, request.constraint);
+    co_return co_await Refuse(exchange, std::move(answer));
   }
   ++counters_.admitted;
   if (salt_field_.empty()) ++counters_.without_salt;
@@ -107,7 +108,8 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
     failure.emplace(ErrorCode::kUnavailable, "the island ended this request to switch versions");
   }
   if (exchange.started()) throw Error(*failure);  // cut off: it must not look complete
-  co_await Refuse(exchange, EngineUnavailable(failure->what()));
+  Answer answer = EngineUnavailable(failure->what());
+  co_await Refuse(exchange, std::move(answer));
 }
 
 Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
@@ -202,7 +204,8 @@ Task<void> Proxy::Inform(net::Exchange& exchange) {
     failure = error;
   }
   if (exchange.started()) throw Error(*failure);
-  co_await Refuse(exchange, EngineUnavailable(failure->what()));
+  Answer answer = EngineUnavailable(failure->what());
+  co_await Refuse(exchange, std::move(answer));
 }
 
 Task<void> Proxy::Refuse(net::Exchange& exchange, Answer answer) {

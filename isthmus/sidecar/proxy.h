@@ -68,7 +68,7 @@ class Proxy {
   };
   struct Turn;  // an admitted request on its way
 
-  net::Task<void> Generate(net::Exchange& exchange, const Route& route);
+  net::Task<void> Generate(net::Exchange& exchange, Route route);
   net::Task<void> Inform(net::Exchange& exchange);
   net::Task<void> Serve(net::Exchange& exchange, Turn& turn);
   net::Task<void> Forward(net::Exchange& exchange, Turn& turn);

@@ -89,7 +89,7 @@ net::Task<Staged> Stager::Work(std::function<Staged()> work) {
     std::optional<Error> error;
     board::VersionNumber held = board::kNoVersion;
   };
-  Outcome outcome = co_await net::Offload(stage_worker_, [this, work = std::move(work)] {
+  auto guarded = [this, work = std::move(work)] {
     Outcome result;
     try {
       result.staged = work();
@@ -100,7 +100,8 @@ net::Task<Staged> Stager::Work(std::function<Staged()> work) {
     }
     if (replica_->state()) result.held = replica_->state()->version;
     return result;
-  });
+  };
+  Outcome outcome = co_await net::Offload(stage_worker_, std::move(guarded));
   held_ = outcome.held;
   if (outcome.error) throw Error(*outcome.error);
   co_return std::move(*outcome.staged);
