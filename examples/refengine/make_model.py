@@ -80,8 +80,12 @@ def write_checkpoint(directory, tensors, config, shards=2):
         weight_map.update(dict.fromkeys(part, file))
     total = sum(len(data) for _, _, data in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    for name, value in (("model.safetensors.index.json", index), ("config.json", config)):
-        (directory / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    write_json(directory / "model.safetensors.index.json", index)
+    write_json(directory / "config.json", config)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def make(directory, seed=0, config=None):

@@ -5,6 +5,7 @@ import http.client
 import json
 import pathlib
 import selectors
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,36 +21,28 @@ sys.path.insert(0, str(REFENGINE))
 import make_model  # noqa: E402
 
 
-def wait_until(condition, what):
+def wait_until(condition, what, deadline_s=DEADLINE_S):
     """Polls until condition() is true; returns its value."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.005)
-    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+    raise AssertionError(f"not within {deadline_s} s: {what}")
 
 
-class Server:
-    """A process that prints its port first; `arguments` follow the interpreter."""
+def free_port():
+    """For programs that cannot choose one themselves and say which."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([sys.executable, *map(str, arguments)], text=True,
-                                        stdout=subprocess.PIPE)
-        self.port = int(self._first_line())
 
-    def _first_line(self):
-        with selectors.DefaultSelector() as ready:
-            ready.register(self.process.stdout, selectors.EVENT_READ)
-            if not ready.select(DEADLINE_S):
-                self.stop()
-                raise AssertionError("the server printed no port")
-        return self.process.stdout.readline() or self.stop()
+class Client:
+    """Calls to a server on this machine."""
 
-    def stop(self):
-        self.process.kill()
-        self.process.wait(DEADLINE_S)
-        self.process.stdout.close()
+    def __init__(self, port):
+        self.port = port
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
@@ -58,8 +51,9 @@ class Server:
         """(connection, response) of a call whose body is still to be read."""
         connection = self.connect()
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        kind = {} if data is None else {"Content-Type": "application/json"}
         try:
-            connection.request(method, path, data, headers or {})
+            connection.request(method, path, data, {**kind, **(headers or {})})
             return connection, connection.getresponse()
         except BaseException:
             connection.close()
@@ -80,10 +74,32 @@ class Server:
     def post(self, path, body=None, headers=None):
         return self.call("POST", path, body, headers)
 
-    def stream(self, path, body):
+    def stream(self, path, body, headers=None):
         """The JSON events of a streamed generation, up to [DONE], as they arrive."""
-        connection, response = self.send("POST", path, {**body, "stream": True})
+        connection, response = self.send("POST", path, {**body, "stream": True}, headers)
         return Stream(connection, response)
+
+
+class Server(Client):
+    """A process that prints its port first; `arguments` follow the interpreter."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([sys.executable, *map(str, arguments)], text=True,
+                                        stdout=subprocess.PIPE)
+        super().__init__(int(self._first_line()))
+
+    def _first_line(self):
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.process.stdout, selectors.EVENT_READ)
+            if not ready.select(DEADLINE_S):
+                self.stop()
+                raise AssertionError("the server printed no port")
+        return self.process.stdout.readline() or self.stop()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        self.process.stdout.close()
 
 
 class Stream:
@@ -91,6 +107,7 @@ class Stream:
 
     def __init__(self, connection, response):
         assert response.status == 200, response.read()
+        self.headers = response.headers
         self._connection = connection
         self._response = response
 
