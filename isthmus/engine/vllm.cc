@@ -96,7 +96,7 @@ class Vllm final : public Engine {
 
   Task<EngineState> Inspect() override {
     const Offer& offer = Probed();
-    const Budget budget(limits_.probe);
+    const Budget budget(limits_.inspect);
     EngineState state;
     state.paused = co_await IsPaused(budget);
     if (offer.labels) state.label = co_await Label(budget);
