@@ -26,10 +26,10 @@ struct PortCall {
 const std::vector<PortCall>& PortCalls() {
   static const std::vector<PortCall> calls = {
       {"Probe", &EngineLimits::probe},   {"Inspect", &EngineLimits::inspect},
-      {"Settle", &EngineLimits::settle}, {"Pause", &EngineLimits::pause},
-      {"Load", &EngineLimits::load},     {"Flush", &EngineLimits::flush},
-      {"Verify", &EngineLimits::verify}, {"Resume", &EngineLimits::resume},
-      {"Canary", &EngineLimits::canary}};
+      {"Settle", &EngineLimits::settle}, {"Wait", &EngineLimits::pause},
+      {"Pause", &EngineLimits::pause},   {"Load", &EngineLimits::load},
+      {"Flush", &EngineLimits::flush},   {"Verify", &EngineLimits::verify},
+      {"Resume", &EngineLimits::resume}, {"Canary", &EngineLimits::canary}};
   return calls;
 }
 
