@@ -13,43 +13,9 @@ using isthmus::testing::ExpectError;
 using isthmus::testing::LoopThread;
 using isthmus::testing::RawListener;
 using isthmus::testing::RawSocket;
+using isthmus::testing::SaneSglang;
+using isthmus::testing::SaneVllm;
 using isthmus::testing::ScriptedEngine;
-
-ScriptedEngine::Answers Vllm() {
-  return {{"POST /pause", {R"({"status":"paused"})"}},
-          {"POST /resume", {R"({"status":"resumed"})"}},
-          {"GET /is_paused", {R"({"is_paused":true})"}},
-          {"POST /collective_rpc", {R"({"results":[null]})"}},
-          {"POST /reset_prefix_cache", {R"({"success":true})"}},
-          {"GET /weight_info", {R"({"weight_version":"v2"})"}},
-          {"POST /update_weight_version", {R"({"success":true})"}},
-          {"GET /v1/models", {R"({"data":[{"id":"m"}]})"}},
-          {"POST /v1/completions", {R"({"choices":[{"logprobs":{"token_logprobs":[-1.5]}}]})"}}};
-}
-
-ScriptedEngine::Answers Sglang() {
-  return {{"POST /pause_generation", {R"({"status":"ok"})"}},
-          {"POST /continue_generation", {R"({"status":"ok"})"}},
-          {"POST /update_weights_from_disk", {R"({"success":true})"}},
-          {"POST /flush_cache", {"Cache flushed."}},
-          {"GET /model_info", {R"({"weight_version":"v2","load_format":"auto"})"}},
-          {"GET /server_info", {R"({"internal_states":[{}]})"}},
-          {"GET /v1/loads", {R"({"loads":[{"num_running_reqs":0,"num_waiting_reqs":0}]})"}},
-          {"POST /generate", {R"({"meta_info":{"output_token_logprobs":[[-1,5,null]]}})"}}};
-}
-
-Task<void> CallByName(Engine& engine, std::string name) {
-  if (name == "Probe") co_await engine.Probe();
-  if (name == "Inspect") co_await engine.Inspect();
-  if (name == "Settle") co_await engine.Settle();
-  if (name == "Pause") co_await engine.Pause(PauseMode::kKeep);
-  if (name == "Wait") co_await engine.Pause(PauseMode::kWait);
-  if (name == "Load") co_await engine.Load("/v2", "v2");
-  if (name == "Flush") co_await engine.Flush();
-  if (name == "Verify") co_await engine.Verify("v2");
-  if (name == "Resume") co_await engine.Resume();
-  if (name == "Canary") co_await engine.Canary();
-}
 
 struct Case {
   std::string call;
@@ -64,7 +30,7 @@ void ExpectRefused(std::string_view kind, const ScriptedEngine::Answers& sane,
     SCOPED_TRACE(one.call + " " + one.route + " " + one.body.substr(0, 80));
     ScriptedEngine engine(std::string(kind), sane);
     const auto call = [&](const std::string& name) {
-      engine.Run([&](Engine& port) { return CallByName(port, name); });
+      engine.Run([&](Engine& port) { return isthmus::testing::CallByName(port, name); });
     };
     if (one.call != "Probe") call("Probe");
     if (one.call != "Probe") call(one.call);
@@ -88,7 +54,7 @@ std::vector<Case> NotJson(const std::string& call, const std::string& route) {
 
 TEST(HostileTest, VllmAnswersOfTheWrongShape) {
   ExpectRefused(
-      "vllm", Vllm(),
+      "vllm", SaneVllm(),
       {{"Probe", "GET /openapi.json", R"({"paths":[]})"},
        {"Inspect", "GET /is_paused", R"({"is_paused":"true"})"},
        {"Inspect", "GET /is_paused", R"({"is_paused":null})"},
@@ -112,7 +78,7 @@ TEST(HostileTest, VllmAnswersOfTheWrongShape) {
 TEST(HostileTest, SglangAnswersOfTheWrongShape) {
   const std::string loads = "GET /v1/loads";
   ExpectRefused(
-      "sglang", Sglang(),
+      "sglang", SaneSglang(),
       {{"Probe", "GET /model_info", R"({"weight_version":null})"},
        {"Probe", "GET /model_info", R"({"weight_version":"v","load_format":1})"},
        {"Settle", "GET /server_info", R"({})"},
@@ -131,9 +97,9 @@ TEST(HostileTest, SglangAnswersOfTheWrongShape) {
 TEST(HostileTest, AnswersThatAreNotJsonOrTooLarge) {
   for (const auto& [call, route] : std::vector<std::pair<std::string, std::string>>{
            {"Probe", "GET /openapi.json"}, {"Load", "POST /collective_rpc"}}) {
-    ExpectRefused("vllm", Vllm(), NotJson(call, route));
+    ExpectRefused("vllm", SaneVllm(), NotJson(call, route));
   }
-  ExpectRefused("sglang", Sglang(), NotJson("Load", "POST /update_weights_from_disk"));
+  ExpectRefused("sglang", SaneSglang(), NotJson("Load", "POST /update_weights_from_disk"));
 }
 
 TEST(HostileTest, LogProbabilitiesThatAreNoNumbers) {
@@ -142,11 +108,11 @@ TEST(HostileTest, LogProbabilitiesThatAreNoNumbers) {
         fmt::format(R"({{"choices":[{{"logprobs":{{"token_logprobs":[{}]}}}}]}})", value);
     const std::string sglang =
         fmt::format(R"({{"meta_info":{{"output_token_logprobs":[[{},5]]}}}})", value);
-    ExpectRefused("vllm", Vllm(), {{"Canary", "POST /v1/completions", vllm}});
-    ExpectRefused("sglang", Sglang(), {{"Canary", "POST /generate", sglang}});
+    ExpectRefused("vllm", SaneVllm(), {{"Canary", "POST /v1/completions", vllm}});
+    ExpectRefused("sglang", SaneSglang(), {{"Canary", "POST /generate", sglang}});
   }
   ExpectRefused(
-      "vllm", Vllm(),
+      "vllm", SaneVllm(),
       {{"Canary", "POST /v1/completions", R"({"choices":[]})"},
        {"Canary", "POST /v1/completions", R"({"choices":[{"logprobs":null}]})"},
        {"Canary", "POST /v1/completions", R"({"choices":[{"logprobs":{"token_logprobs":[]}}]})"}});
@@ -154,13 +120,13 @@ TEST(HostileTest, LogProbabilitiesThatAreNoNumbers) {
 
 TEST(HostileTest, APromptThatCameFromACache) {
   for (const char* value : {"1", "\"0\"", "-1", "0.5"}) {
-    ExpectRefused("vllm", Vllm(),
+    ExpectRefused("vllm", SaneVllm(),
                   {{"Canary", "POST /v1/completions",
                     fmt::format(R"({{"choices":[{{"logprobs":{{"token_logprobs":[-1]}}}}],
                           "usage":{{"prompt_tokens_details":{{"cached_tokens":{}}}}}}})",
                                 value)}});
     ExpectRefused(
-        "sglang", Sglang(),
+        "sglang", SaneSglang(),
         {{"Canary", "POST /generate",
           fmt::format(R"({{"meta_info":{{"output_token_logprobs":[[-1,5]],"cached_tokens":{}}}}})",
                       value)}});
@@ -171,7 +137,9 @@ TEST(HostileTest, AServerThatSaysYesToEverythingIsNoEngine) {
   for (const char* kind : {"vllm", "sglang"}) {
     for (const char* body : {"hello", "{}", R"({"status":"ok"})", R"({"paths":{}})"}) {
       ScriptedEngine engine(kind, {{"GET /openapi.json", {body}}});
-      EXPECT_THROW(engine.Run([](Engine& port) { return CallByName(port, "Probe"); }), Error);
+      EXPECT_THROW(
+          engine.Run([](Engine& port) { return isthmus::testing::CallByName(port, "Probe"); }),
+          Error);
     }
   }
 }
@@ -231,7 +199,7 @@ TEST(HostileTest, NobodyThereIsUnavailable) {
 TEST(HostileTest, LongAnswersOfErrorsAreCut) {
   ScriptedEngine engine("vllm", {{"GET /openapi.json", {std::string(100'000, '\n'), 500}}});
   try {
-    engine.Run([](Engine& port) { return CallByName(port, "Probe"); });
+    engine.Run([](Engine& port) { return isthmus::testing::CallByName(port, "Probe"); });
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_LT(std::string_view(error.what()).size(), 1000U);

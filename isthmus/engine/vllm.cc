@@ -79,6 +79,12 @@ class Vllm final : public Engine {
     const Routes routes = co_await FetchRoutes(control_, budget);
     routes.Require(name(), kNeeded, kHint);
     Offer offer = OfferOf(routes);
+    if (offer.modes.empty()) {
+      Throw(ErrorCode::kInvalid,
+            "{}: GET /openapi.json: POST /pause has no query parameter \"mode\", without which it "
+            "aborts: use a newer vLLM (0.32 has it)",
+            name());
+    }
     // Without the parameter the number counts the workers of all replicas, of which an RPC shows
     // the first one's only.
     if (routes.TakesQuery("GET /get_world_size", "include_dp") == true) {

@@ -95,6 +95,44 @@ class ScriptedEngine {
   std::unique_ptr<engine::Engine> engine_;
 };
 
+// What a well-behaved vLLM says, as far as the adapter needs it.
+inline ScriptedEngine::Answers SaneVllm() {
+  return {{"POST /pause", {R"({"status":"paused"})"}},
+          {"POST /resume", {R"({"status":"resumed"})"}},
+          {"GET /is_paused", {R"({"is_paused":true})"}},
+          {"POST /collective_rpc", {R"({"results":[null]})"}},
+          {"POST /reset_prefix_cache", {R"({"success":true})"}},
+          {"GET /weight_info", {R"({"weight_version":"v2"})"}},
+          {"POST /update_weight_version", {R"({"success":true})"}},
+          {"GET /v1/models", {R"({"data":[{"id":"m"}]})"}},
+          {"POST /v1/completions", {R"({"choices":[{"logprobs":{"token_logprobs":[-1.5]}}]})"}}};
+}
+
+inline ScriptedEngine::Answers SaneSglang() {
+  return {{"POST /pause_generation", {R"({"status":"ok"})"}},
+          {"POST /continue_generation", {R"({"status":"ok"})"}},
+          {"POST /update_weights_from_disk", {R"({"success":true})"}},
+          {"POST /flush_cache", {"Cache flushed."}},
+          {"GET /model_info", {R"({"weight_version":"v2","load_format":"auto"})"}},
+          {"GET /server_info", {R"({"internal_states":[{}]})"}},
+          {"GET /v1/loads", {R"({"loads":[{"num_running_reqs":0,"num_waiting_reqs":0}]})"}},
+          {"POST /generate", {R"({"meta_info":{"output_token_logprobs":[[-1,5,null]]}})"}}};
+}
+
+// Makes the call of the port with that name; "Wait" is Pause(kWait).
+inline net::Task<void> CallByName(engine::Engine& engine, std::string name) {
+  if (name == "Probe") co_await engine.Probe();
+  if (name == "Inspect") co_await engine.Inspect();
+  if (name == "Settle") co_await engine.Settle();
+  if (name == "Pause") co_await engine.Pause(engine::PauseMode::kKeep);
+  if (name == "Wait") co_await engine.Pause(engine::PauseMode::kWait);
+  if (name == "Load") co_await engine.Load("/v2", "v2");
+  if (name == "Flush") co_await engine.Flush();
+  if (name == "Verify") co_await engine.Verify("v2");
+  if (name == "Resume") co_await engine.Resume();
+  if (name == "Canary") co_await engine.Canary();
+}
+
 }  // namespace isthmus::testing
 
 #endif  // ISTHMUS_TESTS_SUPPORT_SCRIPTED_ENGINE_H_
