@@ -20,8 +20,8 @@ constexpr Kind kKinds[] = {
 
 void CheckLimits(const EngineLimits& limits) {
   for (const net::Milliseconds limit :
-       {limits.probe, limits.settle, limits.pause, limits.load, limits.flush, limits.verify,
-        limits.resume, limits.canary}) {
+       {limits.probe, limits.inspect, limits.settle, limits.pause, limits.load, limits.flush,
+        limits.verify, limits.resume, limits.canary}) {
     if (limit > net::Milliseconds(0)) continue;
     Throw(ErrorCode::kInvalid, "engine: a limit of {} ms, allowed is more than zero",
           limit.count());

@@ -63,7 +63,8 @@ struct EngineState {
 
 // The deadline of each call, for all that it asks of the engine; above zero.
 struct EngineLimits {
-  net::Milliseconds probe{10'000};    // Probe, Inspect
+  net::Milliseconds probe{10'000};
+  net::Milliseconds inspect{10'000};
   net::Milliseconds settle{600'000};  // Settle: as long as a load may take
   net::Milliseconds pause{600'000};   // kWait and kAbort wait for the engine's own requests
   net::Milliseconds load{600'000};

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -27,6 +26,8 @@ using Descriptor = asio::posix::basic_stream_descriptor<net::Executor>;
 
 // A last line that is longer loses its beginning.
 constexpr size_t kKeptBytes = 4096;
+// More than a pipe holds (64 KiB).
+constexpr int kPiecesAtOnce = 64;
 
 struct Pipe {
   int read = -1;
@@ -102,30 +103,27 @@ struct Program::State : std::enable_shared_from_this<State> {
     if (fd < 0) ThrowErrno(errno, "watch process of", command[0]);
     end.assign(static_cast<int>(fd));
     standard_error.non_blocking(true);
-    Read();
+    Watch();
   }
 
-  // Always, so that a program that says much is not held up.
-  void Read() {
-    standard_error.async_read_some(asio::buffer(piece),
-                                   [self = shared_from_this()](error_code error, size_t size) {
-                                     self->Keep(size);
-                                     if (!error) self->Read();
-                                   });
+  // Reads all along, so that a program that says much is not held up.
+  void Watch() {
+    standard_error.async_wait(Descriptor::wait_read, [self = shared_from_this()](error_code error) {
+      if (!error && self->Take()) self->Watch();
+    });
   }
-  void Keep(size_t size) {
-    tail.append(piece.data(), size);
-    if (tail.size() > kKeptBytes) tail.erase(0, tail.size() - kKeptBytes);
-  }
-  void KeepTheRest() {
-    standard_error.cancel();
+  // Takes what is there, but not for ever: what the program has left behind may go on writing.
+  // False once there will be no more.
+  bool Take() {
     error_code error;
-    // Bounded: what the program has left behind may go on writing.
-    for (size_t total = 0; !error && total < 64 * kKeptBytes;) {
+    std::array<char, kKeptBytes> piece;
+    for (int i = 0; i < kPiecesAtOnce; ++i) {
       const size_t size = standard_error.read_some(asio::buffer(piece), error);
-      Keep(size);
-      total += size;
+      if (error) return error == asio::error::would_block;
+      tail.append(piece.data(), size);
+      if (tail.size() > kKeptBytes) tail.erase(0, tail.size() - kKeptBytes);
     }
+    return true;
   }
 
   void Kill() {
@@ -141,7 +139,6 @@ struct Program::State : std::enable_shared_from_this<State> {
   int wait_status = 0;
   Descriptor end;  // the process's pidfd
   Descriptor standard_error;
-  std::array<char, kKeptBytes> piece{};
   std::string tail;
 };
 
@@ -164,7 +161,8 @@ Task<void> Program::Wait() {
     ThrowErrno(errno, "wait for", "program");
   }
   state_->running = false;
-  state_->KeepTheRest();
+  state_->standard_error.cancel();
+  state_->Take();
 }
 
 void Program::Signal(int signal) const {

@@ -67,7 +67,7 @@ class Sglang final : public Engine {
 
   Task<EngineState> Inspect() override {
     Probed();
-    const Budget budget(limits_.probe);
+    const Budget budget(limits_.inspect);
     EngineState state;
     const bool runs = co_await IsKnownToRun(budget);
     if (runs) state.paused = false;

@@ -79,6 +79,12 @@ class Vllm final : public Engine {
     const Routes routes = co_await FetchRoutes(control_, budget);
     routes.Require(name(), kNeeded, kHint);
     Offer offer = OfferOf(routes);
+    if (offer.modes.empty()) {
+      Throw(ErrorCode::kInvalid,
+            "{}: GET /openapi.json: POST /pause has no query parameter \"mode\", without which it "
+            "aborts: use a newer vLLM (0.32 has it)",
+            name());
+    }
     // Without the parameter the number counts the workers of all replicas, of which an RPC shows
     // the first one's only.
     if (routes.TakesQuery("GET /get_world_size", "include_dp") == true) {
@@ -96,7 +102,7 @@ class Vllm final : public Engine {
 
   Task<EngineState> Inspect() override {
     const Offer& offer = Probed();
-    const Budget budget(limits_.probe);
+    const Budget budget(limits_.inspect);
     EngineState state;
     state.paused = co_await IsPaused(budget);
     if (offer.labels) state.label = co_await Label(budget);

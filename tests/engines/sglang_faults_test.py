@@ -95,6 +95,17 @@ class SglangFaultsTest(double_test_base.DoubleTest):
         self.assertEqual(update.result()[0], 200)
         self.assert_serves(4, "v2")
 
+    def test_the_scheduler_answers_after_the_updates_before_it(self):
+        self.fail("hang")
+        update = harness.Background(self.update)
+        self.wait_for_state(hanging=[DISK])
+        info = harness.Background(self.double.get, "/server_info")
+        harness.wait_until(lambda: self.get("/_double/log")[-1]["path"] == "/server_info", "a call")
+        self.assertIsNone(self.get("/_double/log")[-1]["ended"])
+        self.post("/_double/release", {}, released=1)
+        self.assertEqual(info.result()[0], 200)
+        self.assertEqual(update.result()[0], 200)
+
     def test_a_stale_update_answers_well_and_loads_nothing(self):
         self.fail("stale")
         self.assertEqual(self.update()[0], 200)

@@ -268,6 +268,16 @@ class VllmDoubleTest(double_test_base.DoubleTest):
         self.double = self.start_double()
         self.assert_refused("no_backend", "POST", "/init_weight_transfer_engine", {"init_info": {}})
 
+    def test_the_document_says_what_calls_take(self):
+        document = self.get("/openapi.json")
+        pause = document["paths"]["/pause"]["post"]
+        self.assertEqual([one["name"] for one in pause["parameters"]], ["clear_cache", "mode"])
+        self.assertNotIn("requestBody", pause)
+        body = document["paths"]["/v1/completions"]["post"]["requestBody"]
+        reference = body["content"]["application/json"]["schema"]["$ref"]
+        schema = document["components"]["schemas"][reference.rsplit("/", 1)[1]]
+        self.assertIn("cache_salt", schema["properties"])
+
     def test_a_version_may_not_change_while_tokens_are_made(self):
         self.manual()
         stream = self.stream()

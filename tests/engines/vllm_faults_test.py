@@ -119,6 +119,23 @@ class VllmFaultsTest(double_test_base.DoubleTest):
                 self.assert_serves(4)
                 self.post("/resume")
 
+    def test_a_health_check_is_answered_after_the_loads_before_it(self):
+        with contextlib.closing(self.hanging_reload("before")) as connection:
+            check = harness.Background(self.double.post, "/collective_rpc",
+                                       {"method": "check_health"})
+            harness.wait_until(lambda: self.last_call()["body"] == {"method": "check_health"},
+                               "a check")
+            self.assertIsNone(self.last_call()["ended"])
+            self.post("/_double/release", {}, released=1)
+            self.assertEqual(check.result(), (200, {"results": [None] * 4}))
+            self.assertEqual(connection.getresponse().status, 200)
+        reload, check = self.get("/_double/log")[-2:]
+        self.assertLess(reload["begun"], check["begun"])
+        self.assert_serves(4)
+
+    def last_call(self):
+        return self.get("/_double/log")[-1]
+
     def test_a_load_that_ends_after_its_client_left_is_unknown_to_all(self):
         self.hanging_reload("midway").close()
         self.post("/_double/release", {}, released=1)

@@ -27,7 +27,7 @@ struct EngineTarget {
   std::string generate;  // the route
   std::vector<std::string> needed;
   std::vector<std::string> optional;
-  // The routes that each call of the port uses, in order.
+  // The routes that each call of the port uses, in order; "Wait" is Pause(kWait).
   std::map<std::string, std::vector<std::string>> routes;
 };
 
@@ -41,6 +41,7 @@ inline EngineTarget VllmTarget() {
           {{"Probe", {"/openapi.json", "/get_world_size"}},
            {"Inspect", {"/is_paused", "/weight_info"}},
            {"Settle", {"/collective_rpc"}},
+           {"Wait", {"/pause"}},
            {"Pause", {"/is_paused", "/is_sleeping", "/pause"}},
            {"Load", {"/collective_rpc", "/update_weight_version"}},
            {"Flush", {"/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache"}},
@@ -59,6 +60,7 @@ inline EngineTarget SglangTarget() {
           {{"Probe", {"/openapi.json", "/model_info"}},
            {"Inspect", {"/ready", "/model_info"}},
            {"Settle", {"/server_info"}},
+           {"Wait", {"/ready", "/v1/loads", "/pause_generation", "/flush_cache"}},
            {"Pause", {"/pause_generation", "/flush_cache"}},
            {"Load", {"/update_weights_from_disk"}},
            {"Flush", {"/flush_cache"}},
@@ -135,6 +137,7 @@ class EngineDriver {
     if (name == "Probe") Probe();
     if (name == "Inspect") Inspect();
     if (name == "Settle") Settle();
+    if (name == "Wait") Pause(engine::PauseMode::kWait);
     if (name == "Pause") Pause();
     if (name == "Load") Load("v2");
     if (name == "Flush") Flush();
