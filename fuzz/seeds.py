@@ -212,8 +212,8 @@ def drawn_seeds():
 
 def main(dest):
     shutil.rmtree(dest, ignore_errors=True)
-    found = [*part_seeds(), *checkpoint_seeds(), *json_seeds(), *request_body_seeds(), *http_seeds()]
-    found += drawn_seeds()
+    found = [*part_seeds(), *checkpoint_seeds(), *json_seeds()]
+    found += [*request_body_seeds(), *http_seeds(), *drawn_seeds()]
     for number, (target, data) in enumerate(found):
         if len(data) > MAX_BYTES:
             continue
