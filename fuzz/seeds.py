@@ -152,6 +152,57 @@ def json_seeds():
         yield "board_json", json.dumps(value).encode()
 
 
+def request_body_seeds():
+    constraint = {"min_version": 41, "exact_version": None}
+    prompt = {"model": "m", "prompt": [1, 2], "logprobs": 1, "temperature": 1e300}
+    for value in (
+        prompt,
+        {"weight_version": constraint} | prompt | {"stream": True, "cache_salt": "\u00e9"},
+        {"messages": [{"role": "user", "content": "{\"stream\":"}], "weight_version": constraint},
+    ):
+        yield "request_body", json.dumps(value).encode()
+        yield "request_body", json.dumps(value, indent=1).encode()
+
+
+def answers():
+    """Of both shapes, and events of streams."""
+    logprobs = {"tokens": ["a", "b"], "content": [{"token_id": 1}, {"token_id": 2}]}
+    choice = {"index": 0, "text": "ab", "token_ids": [1, 2], "logprobs": logprobs}
+    delta = {"index": 1, "delta": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    record = {"text": "}\"", "index": 2, "meta_info": {"id": "x", "completion_tokens": 3}}
+    yield {"id": "c", "choices": [choice, delta], "usage": {"completion_tokens": 2}}
+    yield {"choices": [choice | {"token_ids": None}]}
+    yield record
+    yield [record, {"meta_info": {}}]
+    yield {}
+
+
+def http_seeds():
+    """As fuzz/http.cc, fuzz/answer_stamp.cc and fuzz/events.cc say."""
+    texts = [json.dumps(answer) for answer in answers()]
+    for text in texts:
+        for step in (0, 2, 255):
+            yield "answer_stamp", bytes([step]) + text.encode()
+        yield "events", f"event: e\nid: 1\ndata: {text}\n\n".encode()
+    stream = "".join(f"data: {text}\r\n\r\n" for text in texts)
+    yield "events", f"\ufeff: hello\n\n{stream}data: [DONE]\n\n".encode()
+    chunks = "5;a=b\r\nhello\r\n0\r\nX-T: 1\r\n\r\nGET"
+    requests = [
+        "GET /v1/x?y=%20 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcNEXT",
+        f"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}",
+    ]
+    responses = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.0 404 Not Found\r\n\r\nuntil the end",
+        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}",
+    ]
+    for kinds, messages in ((b"\0", requests), (b"\1\2", responses)):
+        for kind in kinds:
+            for message in messages:
+                yield "http", bytes([kind, 6]) + message.encode()
+
+
 def drawn_seeds():
     """What a target without golden vectors begins with."""
     draw = random.Random(1)
@@ -161,7 +212,8 @@ def drawn_seeds():
 
 def main(dest):
     shutil.rmtree(dest, ignore_errors=True)
-    found = [*part_seeds(), *checkpoint_seeds(), *json_seeds(), *drawn_seeds()]
+    found = [*part_seeds(), *checkpoint_seeds(), *json_seeds()]
+    found += [*request_body_seeds(), *http_seeds(), *drawn_seeds()]
     for number, (target, data) in enumerate(found):
         if len(data) > MAX_BYTES:
             continue

@@ -66,12 +66,12 @@ void ObjectStamp::Feed(std::string_view piece, Pieces* out) {
 }
 
 void ObjectStamp::Look(std::string_view piece) {
-  if (beginning_ == Beginning::kEmptyObject) return LookInside(piece);
+  if (beginning_ == Beginning::kOpen) return LookInside(piece);
   if (beginning_ != Beginning::kNothing) return;
   const size_t first = std::min(piece.find_first_not_of(kJsonSpace), piece.size());
   leading_ += first;
   if (first < piece.size() && piece[first] == '{') {
-    beginning_ = Beginning::kEmptyObject;
+    beginning_ = Beginning::kOpen;
     LookInside(piece.substr(first + 1));
   } else if (first < piece.size() || leading_ > kMaxHeldBytes) {
     beginning_ = Beginning::kOther;
@@ -80,7 +80,8 @@ void ObjectStamp::Look(std::string_view piece) {
 
 void ObjectStamp::LookInside(std::string_view piece) {
   const size_t first = piece.find_first_not_of(kJsonSpace);
-  if (first != std::string_view::npos && piece[first] != '}') beginning_ = Beginning::kObject;
+  if (first == std::string_view::npos) return;
+  beginning_ = piece[first] == '}' ? Beginning::kEmptyObject : Beginning::kObject;
 }
 
 void ObjectStamp::Release(Pieces* out) {

@@ -74,7 +74,7 @@ class ObjectStamp final : public AnswerStamp {
 
  private:
   // What the text has shown of itself.
-  enum class Beginning { kNothing, kEmptyObject, kObject, kOther };
+  enum class Beginning { kNothing, kOpen, kEmptyObject, kObject, kOther };
 
   void Look(std::string_view piece);
   void LookInside(std::string_view piece);

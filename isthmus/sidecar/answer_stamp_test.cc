@@ -99,6 +99,11 @@ TEST(ObjectStampTest, WhatBeginsAsAnObjectOnlyKeepsThePromisedLength) {
   }
 }
 
+TEST(ObjectStampTest, GarbageIsStampedAlikeHoweverItIsCut) {
+  ExpectObject("{}}%}", R"({}}% "s":41,"e":42})");
+  ExpectObject("{x}}", R"({x},"s":41,"e":42})");
+}
+
 TEST(ObjectStampTest, PiecesPassWithoutBeingCopied) {
   ObjectStamp stamp("\"x\":1");
   const std::string piece = R"({"a":[1,2,3],)" + std::string(1'000, ' ') + R"("b":2)";

@@ -43,7 +43,7 @@ bool IsStamped(std::string_view data, AnswerShape shape) {
   return shape == AnswerShape::kMetaInfo && data[first] == '[' && last == ']';
 }
 
-void AppendStamped(std::string_view data, AnswerStamp* stamp, std::string* out) {
+void AppendData(std::string_view data, AnswerStamp* stamp, std::string* out) {
   AnswerStamp::Pieces pieces;
   stamp->Feed(data, &pieces);
   for (const std::string_view piece : pieces) out->append(piece);
@@ -63,7 +63,7 @@ void AppendStamped(const net::SseEvent& event, AnswerShape shape, const std::str
   }
   const auto before = static_cast<size_t>(data->data() - event.raw.data());
   out->append(event.raw.substr(0, before));
-  AppendStamped(*data, MakeAnswerStamp(shape, members).get(), out);
+  AppendData(*data, MakeAnswerStamp(shape, members).get(), out);
   out->append(event.raw.substr(before + data->size()));
 }
 

@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <random>
 #include <set>
 #include <string>
@@ -11,6 +9,7 @@
 #include "isthmus/sidecar/gate.h"
 #include "tests/support/errors.h"
 #include "tests/support/gate_oracle.h"
+#include "tests/support/seed.h"
 
 namespace isthmus::sidecar {
 namespace {
@@ -221,14 +220,8 @@ class Model {
   MonotonicTime now_ = MonotonicTime(std::chrono::hours(1));
 };
 
-unsigned FirstSeed() {
-  const char* given = std::getenv("ISTHMUS_TEST_SEED");
-  return given == nullptr ? std::random_device()() : static_cast<unsigned>(std::stoul(given));
-}
-
 TEST(GateModelTest, TheGateDecidesAsTheListsDo) {
-  const unsigned first = FirstSeed();
-  std::cout << "ISTHMUS_TEST_SEED=" << first << "\n";
+  const unsigned first = testing::TestSeed();
   std::set<Reason> seen;
   for (unsigned seed = first; seed != first + kSequences; ++seed) {
     Model model(seed, &seen);

@@ -210,22 +210,23 @@ void JsonReader::Scalar(char first) {
 }
 
 void JsonReader::Number() {
-  const auto take_any = [this](std::string_view characters) {
-    const bool found = at_ < text_.size() && characters.find(text_[at_]) != text_.npos;
-    if (found) ++at_;
-    return found;
-  };
-  take_any("-");
-  if (!take_any("0")) Digits();
-  if (take_any(".")) Digits();
-  if (!take_any("eE")) return;
-  take_any("+-");
+  TakeIf('-');
+  if (!TakeIf('0')) Digits();
+  if (TakeIf('.')) Digits();
+  if (!TakeIf('e') && !TakeIf('E')) return;
+  if (!TakeIf('+')) TakeIf('-');
   Digits();
 }
 
 void JsonReader::Digits() {
   if (at_ == text_.size() || !IsDigit(text_[at_])) Fail("a digit");
   while (at_ < text_.size() && IsDigit(text_[at_])) ++at_;
+}
+
+bool JsonReader::TakeIf(char byte) {
+  if (at_ == text_.size() || text_[at_] != byte) return false;
+  ++at_;
+  return true;
 }
 
 void JsonReader::Take(char byte, std::string_view allowed) {

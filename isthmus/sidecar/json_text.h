@@ -52,6 +52,7 @@ class JsonReader {
   void Scalar(char first);
   void Number();
   void Digits();
+  bool TakeIf(char byte);
   void Take(char byte, std::string_view allowed);
   bool More(char close);
   [[noreturn]] void Fail(std::string_view allowed) const;

@@ -1,6 +1,7 @@
 #include "isthmus/sidecar/request_body.h"
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include "isthmus/base/error.h"
@@ -46,13 +47,13 @@ RequestBody::RequestBody(std::string_view text, std::string_view salt_field)
   if (!IsUtf8(text)) Throw(ErrorCode::kInvalid, "body: not UTF-8");
   JsonReader reader(text);
   // What members hold is refused only of a text that is JSON: its errors have other names.
-  std::optional<Error> refused;
+  std::exception_ptr refused;
   const auto visit = [&](std::string_view key, std::string_view value) {
     if (refused) return;
     try {
       Visit(key, value);
-    } catch (const Error& error) {
-      refused = error;
+    } catch (const Error&) {
+      refused = std::current_exception();
     }
   };
   try {
@@ -61,7 +62,7 @@ RequestBody::RequestBody(std::string_view text, std::string_view salt_field)
   } catch (const Error& error) {
     throw error.Annotated("body: JSON");
   }
-  if (refused) throw *refused;
+  if (refused) std::rethrow_exception(refused);
 }
 
 void RequestBody::Visit(std::string_view key, std::string_view value) {
