@@ -4,6 +4,7 @@
 
 #include <boost/json/parse.hpp>
 
+#include "isthmus/base/clock.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
