@@ -27,7 +27,8 @@ class RequestBody {
   //
   // kInvalid: a text that is not one JSON object in UTF-8, or whose members are nested deeper than
   // kMaxJsonDepth; one of the three with another value, or given twice. The error begins with the
-  // member's name, or with "body". A constraint whose fields contradict each other is not refused here (Check).
+  // member's name, or with "body". A constraint whose fields contradict each other is not refused
+  // here (Check).
   RequestBody(std::string_view text, std::string_view salt_field);
 
   // Of min_version and exact_version alone.

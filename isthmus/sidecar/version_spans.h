@@ -27,7 +27,7 @@ class VersionSpans {
   // `version` is the one that the request was admitted at.
   explicit VersionSpans(board::VersionNumber version) : version_(version) {}
 
-  // What events say from here on is of `version`. O(1).
+  // The engines resume with `version`: what comes from here on counts for it. O(1).
   void OnVersion(board::VersionNumber version) { version_ = version; }
   // Counts what an event's data brings. Data that is no JSON object, or none of an answer, brings
   // nothing. True if it says that a choice has ended (finish_reason): after this one, no event of
