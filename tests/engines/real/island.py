@@ -69,7 +69,7 @@ class Engines:
         return truth
 
     def _start(self, version):
-        engine = launch.Vllm(self.checkpoints[version], harness.free_port(),
+        engine = launch.Vllm(self.checkpoints[version], launch.free_port(),
                              self.dir / f"vllm-{version}.log")
         atexit.register(engine.kill)
         return engine
