@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -106,6 +107,13 @@ class Sidecar(Process):
 
     def wait_until_ready(self):
         self.wait_until(lambda: is_healthy(self.port), "isthmus sidecar", START_S)
+
+
+def free_port():
+    """vLLM cannot choose one itself and say which."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def is_healthy(port):

@@ -5,7 +5,6 @@ import http.client
 import json
 import pathlib
 import selectors
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,21 +20,14 @@ sys.path.insert(0, str(REFENGINE))
 import make_model  # noqa: E402
 
 
-def wait_until(condition, what, deadline_s=DEADLINE_S):
+def wait_until(condition, what):
     """Polls until condition() is true; returns its value."""
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.005)
-    raise AssertionError(f"not within {deadline_s} s: {what}")
-
-
-def free_port():
-    """For programs that cannot choose one themselves and say which."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
 
 
 class Client:

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -12,12 +13,18 @@ import unittest
 import harness
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class RefengineReadmeTest(harness.ServerTest):
 
     def test_the_commands_work_in_the_order_shown(self):
         text = (harness.REFENGINE / "README.md").read_text(encoding="utf-8")
         script = "\n".join(re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-        script = script.replace("8000", str(harness.free_port()))
+        script = script.replace("8000", str(free_port()))
         script = script.replace("/tmp/refengine", str(self.dir)).replace("curl ", "curl --fail ")
         path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         shell = subprocess.Popen(["bash", "-e", "-c", script + "\nkill $(jobs -p) || true"],

@@ -69,7 +69,7 @@ class Engines:
         return truth
 
     def _start(self, version):
-        engine = launch.Vllm(self.checkpoints[version], harness.free_port(),
+        engine = launch.Vllm(self.checkpoints[version], launch.free_port(),
                              self.dir / f"vllm-{version}.log")
         atexit.register(engine.kill)
         return engine
@@ -97,6 +97,10 @@ class IslandTest(unittest.TestCase):
         self.start()
         self.wait_for_version(1)
 
+    def tearDown(self):
+        engine = self.engines.process
+        self.assertIsNone(engine.process.poll(), f"vLLM has ended\n{engine.tail(200)}")
+
     def publish(self, version):
         self.run_of_weights.publish(self.engines.checkpoints[version])
 
@@ -120,6 +124,10 @@ class IslandTest(unittest.TestCase):
     def release(self, version):
         """Publishes it and waits until the engine serves it."""
         self.publish(version)
+        self.switch_to(version)
+
+    def switch_to(self, version):
+        """Tells the sidecar of what was published, and waits until the engine serves it."""
         self.wake()
         self.wait_for_version(version)
 
@@ -134,8 +142,9 @@ class IslandTest(unittest.TestCase):
         try:
             return harness.wait_until(check, what)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.sidecar.get('/server_info')}\n"
-                                 f"{self.process.tail()}") from None
+            raise AssertionError(f"{error}: {self.sidecar.get('/server_info')}\nsidecar:\n"
+                                 f"{self.process.tail()}\nvLLM:\n"
+                                 f"{self.engines.process.tail()}") from None
 
     def assert_serves(self, version):
         """Through the sidecar and without it, to the last bit."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Requests through the sidecar to the real vLLM: answers as the engine made them, admission, locks."""
+"""Requests through the sidecar to the real vLLM: the engine's own answers, admission, locks."""
 
 import contextlib
 import re

@@ -7,7 +7,8 @@ import unittest
 import island
 from island import harness
 
-LONG = {"temperature": 0.8, "seed": 3, "ignore_eos": True, "max_tokens": 700}
+# Of which a switch must come before the end, on a busy machine too: some 2 ms a token are needed.
+LONG = {"temperature": 0.8, "seed": 3, "ignore_eos": True, "max_tokens": 3500}
 CHAT = {"messages": [{"role": "user", "content": "go on"}]}
 BEGUN = 20  # events of a stream after which it is in flight beyond doubt, and far from its end
 
@@ -30,6 +31,11 @@ class Reading(harness.Background):
         self.events = []
         super().__init__(lambda: self.events.extend(self.stream))
 
+    def result(self):
+        super().result()
+        broken = [event for event in self.events if "choices" not in event]
+        assert not broken, broken
+
     def choices(self):
         return [event["choices"][0] for event in self.events if event["choices"]]
 
@@ -40,7 +46,8 @@ class Reading(harness.Background):
 class SwitchTest(island.IslandTest):
 
     def begin_streams(self):
-        """One of each streaming route, all of them under way."""
+        """One of each streaming route, all of them under way, with version 2 on the board."""
+        self.publish(2)
         body = {**LONG, "return_token_ids": True}
         readings = [Reading(self.sidecar, path, body) for path, body in (
             ("/v1/completions", {**body, "prompt": [1, 2, 3]}),
@@ -98,9 +105,9 @@ class SwitchTest(island.IslandTest):
 
     def test_streams_cross_a_switch_and_lose_no_token(self):
         readings = self.begin_streams()
-        self.release(2)
+        self.switch_to(2)
         for reading in readings:
-            self.assertTrue(reading.is_alive(), "ended before the switch: nothing was crossed")
+            self.assert_crossing(reading)
         for reading in readings:
             reading.result()
             self.assertEqual(reading.token_count(), LONG["max_tokens"])
@@ -118,9 +125,9 @@ class SwitchTest(island.IslandTest):
             ("/inference/v1/generate", generate(logprobs=1)))]
         seen = len(streams[0].events)
         harness.wait_until(lambda: len(streams[0].events) > seen + 2 * BEGUN, "all are in flight")
-        self.release(2)
+        self.switch_to(2)
         for reply in whole:
-            self.assertTrue(reply.is_alive(), "ended before the switch: nothing was crossed")
+            self.assert_crossing(reply)
         answers = [reply.result() for reply in whole]
         for status, answer in answers:
             self.assertEqual(status, 200, answer)
@@ -131,6 +138,11 @@ class SwitchTest(island.IslandTest):
         for stream in streams:
             stream.result()
 
+    def assert_crossing(self, background):
+        self.assertTrue(background.is_alive(),
+                        "ended before the switch: nothing was crossed: " +
+                        repr(None if background.is_alive() else background.result())[-500:])
+
     def assert_spans(self, spans):
         """Of version 1, then of version 2, without a gap."""
         self.assertEqual([version for version, _, _ in spans], [1, 2], spans)
@@ -140,10 +152,11 @@ class SwitchTest(island.IslandTest):
                          [(0, cut), (cut, LONG["max_tokens"])])
 
     def test_a_request_for_the_old_version_ends_before_the_switch(self):
+        self.publish(2)
         reading = Reading(self.sidecar, "/inference/v1/generate", generate(),
-                          {"Isthmus-Exact-Version": "1"})
+                          headers={"Isthmus-Exact-Version": "1"})
         harness.wait_until(lambda: len(reading.events) > BEGUN, "stream begun")
-        self.release(2)
+        self.switch_to(2)
         reading.result()
         self.assertEqual(spans_of(reading.choices()[-1]), [(1, 0, LONG["max_tokens"])])
         self.assertEqual(reading.events[-1]["weight_version_end"], 1)
@@ -152,7 +165,7 @@ class SwitchTest(island.IslandTest):
         self.restart("--policy", "drain")
         self.wait_for_version(1)
         readings = self.begin_streams()
-        self.release(2)
+        self.switch_to(2)
         for reading in readings:
             reading.result()
             self.assertEqual(reading.token_count(), LONG["max_tokens"])
