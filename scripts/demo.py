@@ -3,6 +3,9 @@
 
 demo.py [--gib N] [--build DIR]
 
+Then two islands, each a sidecar before a reference engine, follow a run while requests name the
+versions that may answer them (demo_islands.py).
+
 Two models: the real one of testdata/ and a generated BF16 model of N GiB (default 1; 0 leaves it
 out). A first replica follows version by version, a second goes from nothing straight to the latest;
 after each pull every file of the source is compared with the replica's by cmp. Prints one table;
@@ -19,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import demo_islands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GIB = 1 << 30
@@ -126,10 +131,10 @@ def generated_model(modelgen, folder, gib):
     return [folder / f"step-{step}" for step in range(STEPS)]
 
 
-def print_table(rows):
+def print_table(rows, columns=COLUMNS):
     """The first and the last column are text, the others are right-aligned numbers."""
-    table = [COLUMNS, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS) - 1)]
+    table = [columns, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(columns) - 1)]
     for row in table:
         cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:]))]
         print("  ".join([*cells, row[-1]]))
@@ -153,6 +158,25 @@ def demo(build, gib, scratch):
     return rows
 
 
+def print_islands(build, scratch):
+    """Two islands that follow a run of small checkpoints; see demo_islands.py."""
+    note("two islands: sidecars before reference engines, and requests that name versions")
+    make_model = ROOT / "examples" / "refengine" / "make_model.py"
+    fleet = Fleet(build / "isthmus", scratch / "islands", "demo")
+
+    def publish(version):
+        step = fleet.folder / f"step-{version}"
+        call(sys.executable, make_model, step, "--seed", version)
+        fleet.publish(step)
+
+    rows, lines = [], []
+    for item in demo_islands.play(fleet.isthmus, ROOT, fleet.folder, publish):
+        (rows if isinstance(item, tuple) else lines).append(item)
+    print()
+    print_table(rows, demo_islands.COLUMNS)
+    print("\n" + "\n".join(lines))
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gib", type=int, default=1, help="size of the generated model; 0: none")
@@ -165,7 +189,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the folder is removed
     with tempfile.TemporaryDirectory(prefix="isthmus-demo-") as scratch:
         rows = demo(arguments.build, arguments.gib, pathlib.Path(scratch))
-    print_table(rows)
+        print_table(rows)
+        print_islands(arguments.build, pathlib.Path(scratch))
     print("\npatch bytes: uploaded by publish; of a pull from nothing, the bytes that it fetched. "
           f"{os.cpu_count()} CPUs, {time.monotonic() - start:.0f} s in all.")
     return 0 if all(row[-1] == "identical" for row in rows) else 1
@@ -174,5 +199,5 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (DemoError, OSError) as error:
+    except (DemoError, demo_islands.IslandError, OSError) as error:
         sys.exit(f"demo: {error}")

@@ -9,10 +9,14 @@
 
 namespace isthmus::engine {
 
-std::unique_ptr<Engine> MakeVllm(net::Loop& loop, const EngineSpec& spec, EngineOptions options);
-std::unique_ptr<Engine> MakeSglang(net::Loop& loop, const EngineSpec& spec, EngineOptions options);
-std::unique_ptr<Engine> MakeCommand(net::Loop& loop, const EngineSpec& spec, EngineOptions options);
-std::unique_ptr<Engine> MakeWebhook(net::Loop& loop, const EngineSpec& spec, EngineOptions options);
+std::unique_ptr<Engine> MakeVllm(net::Loop& loop, const EngineSpec& spec,
+                                 const EngineOptions& options);
+std::unique_ptr<Engine> MakeSglang(net::Loop& loop, const EngineSpec& spec,
+                                   const EngineOptions& options);
+std::unique_ptr<Engine> MakeCommand(net::Loop& loop, const EngineSpec& spec,
+                                    const EngineOptions& options);
+std::unique_ptr<Engine> MakeWebhook(net::Loop& loop, const EngineSpec& spec,
+                                    const EngineOptions& options);
 
 }  // namespace isthmus::engine
 

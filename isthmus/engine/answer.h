@@ -44,7 +44,7 @@ class Document {
 
 class Answer {
  public:
-  Answer() = default;
+  Answer() = default;  // what net::Within begins with
   Answer(std::string call, int status, std::string body)
       : call_(std::move(call)), status_(status), body_(std::move(body)) {}
 

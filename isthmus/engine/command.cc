@@ -74,7 +74,7 @@ class Command final : public Loader {
 }  // namespace
 
 std::unique_ptr<Engine> MakeCommand(net::Loop& loop, const EngineSpec& spec,
-                                    EngineOptions options) {
+                                    const EngineOptions& options) {
   if (!spec.target.starts_with('/')) {
     Throw(ErrorCode::kInvalid, "engine {}:{}: expected the absolute path of a program", spec.kind,
           spec.target);

@@ -23,6 +23,8 @@ struct PortCall {
   net::Milliseconds EngineLimits::*limit;
 };
 
+void PrintTo(const PortCall& call, std::ostream* out) { *out << call.name; }
+
 const std::vector<PortCall>& PortCalls() {
   static const std::vector<PortCall> calls = {
       {"Probe", &EngineLimits::probe},   {"Inspect", &EngineLimits::inspect},

@@ -1,14 +1,12 @@
 #include "isthmus/engine/engine.h"
 
-#include <utility>
-
 #include "isthmus/base/error.h"
 #include "isthmus/engine/adapters.h"
 
 namespace isthmus::engine {
 namespace {
 
-using Maker = std::unique_ptr<Engine> (*)(net::Loop&, const EngineSpec&, EngineOptions);
+using Maker = std::unique_ptr<Engine> (*)(net::Loop&, const EngineSpec&, const EngineOptions&);
 
 struct Kind {
   std::string_view name;
@@ -41,10 +39,11 @@ EngineSpec EngineSpec::Parse(std::string_view text) {
   return {std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
 }
 
-std::unique_ptr<Engine> MakeEngine(net::Loop& loop, const EngineSpec& spec, EngineOptions options) {
+std::unique_ptr<Engine> MakeEngine(net::Loop& loop, const EngineSpec& spec,
+                                   const EngineOptions& options) {
   CheckLimits(options.limits);
   for (const Kind& kind : kKinds) {
-    if (kind.name == spec.kind) return kind.make(loop, spec, std::move(options));
+    if (kind.name == spec.kind) return kind.make(loop, spec, options);
   }
   Throw(ErrorCode::kInvalid, "engine {:?}: kinds are vllm, sglang, command and webhook", spec.kind);
 }

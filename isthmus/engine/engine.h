@@ -137,7 +137,8 @@ struct EngineOptions {
 };
 
 // kInvalid for an unknown kind or a malformed target.
-std::unique_ptr<Engine> MakeEngine(net::Loop& loop, const EngineSpec& spec, EngineOptions options);
+std::unique_ptr<Engine> MakeEngine(net::Loop& loop, const EngineSpec& spec,
+                                   const EngineOptions& options);
 
 }  // namespace isthmus::engine
 

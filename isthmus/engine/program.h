@@ -14,8 +14,8 @@ using net::Task;
 
 // A child process that leads a process group of its own, so that whatever it starts can be ended
 // with it. It has this process's environment and working directory, no signal blocked or ignored,
-// and no file but these: standard input and output are /dev/null, standard error is read here.
-// Needs Linux 5.3 (pidfd_open).
+// and no file but these: standard input and output are /dev/null, standard error is read here for
+// as long as this object lives. Needs Linux 5.3 (pidfd_open).
 class Program {
  public:
   // Starts `command[0]`, a path, with the rest as its arguments; no shell. kInvalid if it cannot.

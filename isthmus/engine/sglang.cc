@@ -62,7 +62,12 @@ class Sglang final : public Engine {
     info.Text("/weight_version");
     if (info.Find("/load_format") != nullptr) offer.load_format = info.Text("/load_format");
     offer_ = std::move(offer);
-    co_return Abilities{true, true, true, false, offer_->generates, offer_->salt_field};
+    co_return Abilities{.pauses = true,
+                        .keeps = true,
+                        .labels = true,
+                        .tells_pause = false,
+                        .generates = offer_->generates,
+                        .salt_field = offer_->salt_field};
   }
 
   Task<EngineState> Inspect() override {
@@ -207,9 +212,10 @@ class Sglang final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeSglang(net::Loop& loop, const EngineSpec& spec, EngineOptions options) {
+std::unique_ptr<Engine> MakeSglang(net::Loop& loop, const EngineSpec& spec,
+                                   const EngineOptions& options) {
   return std::make_unique<Sglang>(loop, spec.kind + ":" + spec.target,
-                                  net::Origin::Parse(spec.target), std::move(options));
+                                  net::Origin::Parse(spec.target), options);
 }
 
 }  // namespace isthmus::engine

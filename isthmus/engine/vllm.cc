@@ -92,12 +92,12 @@ class Vllm final : public Engine {
       offer.workers = answer.Json().Count("/world_size");
     }
     offer_ = std::move(offer);
-    co_return Abilities{true,
-                        offer_->modes.contains(PauseMode::kKeep),
-                        offer_->labels,
-                        true,
-                        offer_->generates,
-                        offer_->salt_field};
+    co_return Abilities{.pauses = true,
+                        .keeps = offer_->modes.contains(PauseMode::kKeep),
+                        .labels = offer_->labels,
+                        .tells_pause = true,
+                        .generates = offer_->generates,
+                        .salt_field = offer_->salt_field};
   }
 
   Task<EngineState> Inspect() override {
@@ -248,9 +248,10 @@ class Vllm final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeVllm(net::Loop& loop, const EngineSpec& spec, EngineOptions options) {
+std::unique_ptr<Engine> MakeVllm(net::Loop& loop, const EngineSpec& spec,
+                                 const EngineOptions& options) {
   return std::make_unique<Vllm>(loop, spec.kind + ":" + spec.target,
-                                net::Origin::Parse(spec.target), std::move(options));
+                                net::Origin::Parse(spec.target), options);
 }
 
 }  // namespace isthmus::engine

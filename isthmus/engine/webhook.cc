@@ -55,9 +55,9 @@ class Webhook final : public Loader {
 }  // namespace
 
 std::unique_ptr<Engine> MakeWebhook(net::Loop& loop, const EngineSpec& spec,
-                                    EngineOptions options) {
+                                    const EngineOptions& options) {
   return std::make_unique<Webhook>(loop, spec.kind + ":" + spec.target, ParseUrl(spec.target),
-                                   std::move(options));
+                                   options);
 }
 
 }  // namespace isthmus::engine

@@ -33,6 +33,7 @@ EngineGroup::EngineGroup(net::Loop& loop, std::vector<std::unique_ptr<engine::En
 
 std::string EngineGroup::names() const {
   std::vector<std::string> names;
+  names.reserve(engines_.size());
   for (const auto& engine : engines_) names.push_back(engine->name());
   return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -140,16 +140,18 @@ Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::Respon
   const Stamp stamp = turn.admission.stamp();
   AddStampFields(turn.run, stamp, true, &head.headers);
   if (!IsJson(head)) co_return co_await PassOn(exchange, call, std::move(head));
+  if (call.done()) co_return co_await PassOn(exchange, call, std::move(head));
   JsonAnswer answer(turn.route, stamp, turn.spans, head);
   AnswerStamp::Pieces pieces;
-  while (!call.done()) {
-    pieces.clear();
-    if (!call.ready() && exchange.started()) co_await exchange.Flush();
-    answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
-    if (!exchange.started()) exchange.Start(answer.HeadFor(std::move(head)));
+  answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
+  exchange.Start(answer.HeadFor(std::move(head)));
+  for (;;) {
     for (const std::string_view piece : pieces) co_await exchange.Write(piece);
+    if (call.done()) break;
+    if (!call.ready()) co_await exchange.Flush();
+    pieces.clear();
+    answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
   }
-  if (!exchange.started()) exchange.Start(std::move(head));
   co_await exchange.Finish();
 }
 

@@ -131,6 +131,12 @@ Task<bool> Reconciler::ReadLog() {
   std::string error;
   try {
     reading = co_await stager_.ReadLog();
+    // A log grows: a shorter one is a store that is not there, or not all of it.
+    if (reading.head < report_.head) {
+      Throw(ErrorCode::kUnavailable,
+            "read the log of run {}: it ends at {}, and ended at {} before", options_.run,
+            reading.head, report_.head);
+    }
     for (VersionNumber version : reading.revoked) {
       if (revoked_.insert(version).second) {
         keeper_.Revoke(version);

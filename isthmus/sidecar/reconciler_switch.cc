@@ -41,6 +41,7 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   }
   if (!failure) {
     SetPhase(Phase::kReady, "");
+    next_read_ = Now();  // there may be more versions, or this one was a stop on the way
   } else if (keeper_.gate().state() == GateState::kCommitting) {
     keeper_.Poison();
     NoteLoadFailure(goal);
@@ -204,6 +205,7 @@ Task<bool> Reconciler::Adopt(Update* update) {
   const std::optional<SwitchRecord> record = journal_.Read();
   if (!record || record->serving == kNoVersion || record->run != options_.run) co_return false;
   std::vector<std::string> names;
+  names.reserve(engines_.engines().size());
   for (const auto& engine : engines_.engines()) names.push_back(engine->name());
   const bool wrong_pin =
       options_.island_pin != kNoVersion && record->serving != options_.island_pin;

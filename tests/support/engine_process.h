@@ -90,6 +90,7 @@ class EngineProcess {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (const std::string& argument : command) {
       arguments.push_back(const_cast<char*>(argument.c_str()));
     }

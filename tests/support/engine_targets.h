@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ struct EngineTarget {
   // The routes that each call of the port uses, in order; "Wait" is Pause(kWait).
   std::map<std::string, std::vector<std::string>> routes;
 };
+
+// For the names of tests.
+inline void PrintTo(const EngineTarget& target, std::ostream* out) { *out << target.kind; }
 
 inline EngineTarget VllmTarget() {
   return {"vllm",
