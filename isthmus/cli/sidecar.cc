@@ -32,6 +32,7 @@ struct SidecarArguments {
   uint64_t load_limit_s = 600;
   uint64_t drain_limit_s = 600;
   uint64_t stop_limit_s = 30;
+  uint64_t start_limit_s = 600;
   uint64_t max_body_mib = 64;
   size_t max_waiting = 10'000;
   std::string restart_program;
@@ -106,6 +107,7 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.reconciler.policy = arguments.policy;
   options.reconciler.island_pin = arguments.pin;
   options.reconciler.poll = milliseconds(arguments.poll_ms);
+  options.reconciler.start_limit = seconds(arguments.start_limit_s);
   options.gate.drain_limit = seconds(arguments.drain_limit_s);
   options.gate.max_waiting = arguments.max_waiting;
   options.proxy.max_body_bytes = arguments.max_body_mib << 20;
@@ -326,7 +328,8 @@ void AddSidecar(CLI::App& app, Context& context) {
   command->add_option("--pin", arguments->pin, "Serve this version and no other")
       ->check(CLI::Range(board::VersionNumber{1}, board::kMaxVersion));
   command->add_option("--restart-program", arguments->restart_program,
-                      "Run as PROGRAM REPLICA VERSION when loads fail again and again");
+                      "Run as PROGRAM REPLICA VERSION when loads fail again and again, or the "
+                      "engines are gone for --start-limit-s");
   command->add_option("--event-log", arguments->event_log,
                       "File for events as JSON lines; - for standard error");
   AddLimits(command, arguments.get());

@@ -143,14 +143,16 @@ Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::Respon
   if (call.done()) co_return co_await PassOn(exchange, call, std::move(head));
   JsonAnswer answer(turn.route, stamp, turn.spans, head);
   AnswerStamp::Pieces pieces;
-  answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
+  std::string_view piece = co_await call.ReadPiece();
+  answer.Feed(piece, call.done(), &pieces);
   exchange.Start(answer.HeadFor(std::move(head)));
   for (;;) {
-    for (const std::string_view piece : pieces) co_await exchange.Write(piece);
+    for (const std::string_view part : pieces) co_await exchange.Write(part);
     if (call.done()) break;
     if (!call.ready()) co_await exchange.Flush();
     pieces.clear();
-    answer.Feed(co_await call.ReadPiece(), call.done(), &pieces);
+    piece = co_await call.ReadPiece();
+    answer.Feed(piece, call.done(), &pieces);
   }
   co_await exchange.Finish();
 }

@@ -2,6 +2,7 @@
 #include "isthmus/sidecar/reconciler.h"
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -14,8 +15,6 @@ using net::Task;
 
 // How often a stage is followed by another one because a newer version appeared meanwhile.
 constexpr int kMaxStageRounds = 3;
-// A single unanswered look can be a moment of load.
-constexpr size_t kFailedLooks = 3;
 
 MonotonicTime Now() { return SystemClock().Monotonic(); }
 
@@ -54,22 +53,32 @@ Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& k
       journal_(std::move(journal)),
       events_(events),
       restarter_(std::move(restarter)),
-      timer_(loop.get_executor()) {}
+      timer_(loop.get_executor()),
+      watch_timer_(loop.get_executor()) {}
 
 Task<void> Reconciler::Run() {
+  bool watching = true;
+  net::Wakeup ended;
+  net::asio::co_spawn(loop_.get_executor(), Watch(), [&](const std::exception_ptr& failure) {
+    watching = false;
+    if (failure) stopping_ = true;
+    ended.Fire();
+  });
   while (!stopping_) {
     const GateState state = keeper_.gate().state();
     if (state == GateState::kStopped) break;
     if (state == GateState::kReady) {
       co_await Tick();
-      MonotonicTime until = std::min(next_read_, next_look_);
+      MonotonicTime until = next_read_;
       if (hold_until_) until = std::min(until, *hold_until_);
-      if (keeper_.gate().state() == GateState::kReady) co_await Rest(until);
+      if (keeper_.gate().state() == GateState::kReady) co_await Rest(&timer_, until);
     } else {
       co_await Recover();
-      if (keeper_.gate().state() != GateState::kReady) co_await Rest(retry_at_);
+      if (keeper_.gate().state() != GateState::kReady) co_await Rest(&timer_, retry_at_);
     }
   }
+  watch_timer_.cancel();
+  while (watching) co_await ended.Wait();
   SetPhase(Phase::kStopped, "the sidecar was told to stop");
 }
 
@@ -98,32 +107,32 @@ void Reconciler::Nudge() {
 
 void Reconciler::Suspect() {
   next_look_ = Now();
-  timer_.cancel();
+  watch_timer_.cancel();
 }
 
-// Until then, or until somebody wakes it.
-Task<void> Reconciler::Rest(MonotonicTime until) {
+// Until then, or until somebody cancels the timer.
+Task<void> Reconciler::Rest(net::SteadyTimer* timer, MonotonicTime until) {
   if (stopping_ || until <= Now()) co_return;
-  timer_.expires_at(until);
+  timer->expires_at(until);
   try {
-    co_await timer_.async_wait(net::kAwait);
+    co_await timer->async_wait(net::kAwait);
   } catch (const boost::system::system_error& error) {
     if (error.code() != net::asio::error::operation_aborted) throw;
   }
 }
 
 Task<void> Reconciler::Tick() {
-  if (Now() >= next_look_) {
-    next_look_ = Now() + options_.inspect;
-    co_await LookAtEngines();
-  }
-  if (keeper_.gate().state() != GateState::kReady || stopping_) co_return;
   const bool held = hold_until_ && Now() >= *hold_until_;
   if (Now() < next_read_ && !held) co_return;
   read_at_ = Now();
   next_read_ = read_at_ + options_.poll;  // before the reading: a Wake during it asks for another
   co_await ReadLog();
-  co_await Follow();
+  if (Serving()) co_await Follow();
+}
+
+// What may have changed at every await.
+bool Reconciler::Serving() const {
+  return keeper_.gate().state() == GateState::kReady && !stopping_;
 }
 
 Task<bool> Reconciler::ReadLog() {
@@ -174,7 +183,7 @@ Task<void> Reconciler::Follow() {
     hold_began_.reset();
     co_return;
   }
-  if (!co_await StageGoal(&goal) || stopping_) co_return;
+  if (!co_await StageGoal(&goal) || !Serving()) co_return;
   if (goal == keeper_.gate().served()) co_return;
   const MonotonicTime free_at = keeper_.Prepare(goal);
   if (!hold_began_) hold_began_ = Now();
@@ -202,19 +211,21 @@ Task<bool> Reconciler::StageGoal(VersionNumber* goal) {
         failure = error;
       }
     }
-    if (failure || stopping_) break;
+    if (failure || !Serving()) break;
     co_await ReadLog();
+    if (!Serving()) break;
     const VersionNumber next = Goal();
     if (next == *goal || next == kNoVersion) break;
     report_.target = *goal = next;
     if (next == keeper_.gate().served()) break;
   }
+  if (failure) events_.Write("stage_failed", {{"version", *goal}, {"error", failure->what()}});
+  if (!Serving()) co_return false;
   if (failure) {
-    events_.Write("stage_failed", {{"version", *goal}, {"error", failure->what()}});
     SetPhase(Phase::kReady, fmt::format("stage version {}: {}", *goal, failure->what()));
     co_return false;
   }
-  if (keeper_.gate().state() == GateState::kReady) SetPhase(Phase::kReady, "");
+  SetPhase(Phase::kReady, "");
   // Rounds are over, and yet it moved on: go with what is there, the next one comes soon.
   if (verified_ != *goal && *goal != keeper_.gate().served()) *goal = verified_;
   co_return true;
@@ -235,52 +246,6 @@ void Reconciler::AddStaged(const Staged& staged) {
                            {"fetched_bytes", staged.pull.fetched_bytes},
                            {"stage_ms", staged.total_ms},
                            {"notes", std::move(notes)}});
-}
-
-// Engines that died, were replaced or were switched by somebody else must not be sent requests.
-Task<void> Reconciler::LookAtEngines() {
-  std::vector<engine::EngineState> states;
-  std::optional<Error> failure;
-  try {
-    states = co_await engines_.Inspect();
-  } catch (const Error& error) {
-    failure = error;
-  }
-  if (keeper_.gate().state() != GateState::kReady) co_return;
-  if (failure) {
-    if (++failed_looks_ >= kFailedLooks) {
-      LoseEngines(failure->what());
-    } else {
-      next_look_ = Now() + options_.inspect / 4;
-    }
-    co_return;
-  }
-  failed_looks_ = 0;
-  if (const auto problem = ProblemWith(states)) LoseEngines(*problem);
-}
-
-std::optional<std::string> Reconciler::ProblemWith(
-    const std::vector<engine::EngineState>& states) const {
-  const std::string label = std::to_string(keeper_.gate().served());
-  for (size_t i = 0; i < states.size(); ++i) {
-    const std::string& name = engines_.engines()[i]->name();
-    if (states[i].paused.value_or(false)) {
-      return fmt::format("{} was paused by somebody else", name);
-    }
-    if (states[i].label && *states[i].label != label) {
-      return fmt::format("{} says that it holds \"{}\", version {} was loaded into it", name,
-                         *states[i].label, label);
-    }
-  }
-  return std::nullopt;
-}
-
-void Reconciler::LoseEngines(const std::string& reason) {
-  events_.Write("engine_lost", {{"reason", reason}});
-  failed_looks_ = 0;
-  keeper_.Boot();
-  SetPhase(Phase::kBooting, reason);
-  retry_at_ = Now();
 }
 
 void Reconciler::SetPhase(Phase phase, std::string reason) {

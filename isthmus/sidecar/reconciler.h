@@ -49,8 +49,9 @@ struct ReconcilerOptions {
   milliseconds inspect{1'000};  // between looks at the engines
   milliseconds retry_min{250};  // after a failed recovery, doubled up to retry_max
   milliseconds retry_max{15'000};
-  size_t load_attempts = 2;  // of one version; then it is passed by
-  size_t restart_after = 2;  // failed recoveries in a row, and again after as many
+  size_t load_attempts = 2;           // of one version; then it is passed by
+  size_t restart_after = 2;           // failed loads in a row, and again after as many
+  milliseconds start_limit{600'000};  // within which engines that were restarted answer
 };
 
 // What is known of the island, for those who ask.
@@ -99,15 +100,21 @@ class Reconciler {
 
  private:
   // reconciler.cc: following the board.
-  net::Task<void> Rest(MonotonicTime until);
+  net::Task<void> Rest(net::SteadyTimer* timer, MonotonicTime until);
+  bool Serving() const;
   net::Task<void> Tick();
   net::Task<bool> ReadLog();
   net::Task<void> Follow();
   net::Task<bool> StageGoal(VersionNumber* goal);
-  net::Task<void> LookAtEngines();
-  std::optional<std::string> ProblemWith(const std::vector<engine::EngineState>& states) const;
   VersionNumber Goal() const;
   void SetPhase(Phase phase, std::string reason);
+
+  // reconciler_watch.cc: looking at the engines while they serve.
+  net::Task<void> Watch();
+  net::Task<void> TakeEngines();
+  net::Task<void> LookAtEngines();
+  std::string SilenceOf(const std::vector<engine::EngineState>& states);
+  std::optional<std::string> ProblemWith(const std::vector<engine::EngineState>& states) const;
   void LoseEngines(const std::string& reason);
 
   // reconciler_switch.cc: switching and recovering.
@@ -120,6 +127,7 @@ class Reconciler {
   net::Task<bool> Adopt(Update* update);
   net::Task<VersionNumber> StageForRecovery(Update* update);
   net::Task<void> ReloadAll(VersionNumber goal, Update* update);
+  bool RestartIsDue();
   net::Task<void> RestartEngines();
   void NoteLoadFailure(VersionNumber version);
   void Record(Update update);
@@ -138,6 +146,11 @@ class Reconciler {
   OnUpdate on_update_;
 
   net::SteadyTimer timer_;
+  net::SteadyTimer watch_timer_;
+  bool looking_ = false;        // the watch is calling the engines
+  bool engines_taken_ = false;  // a switch or a recovery is
+  net::Wakeup looked_;
+  std::vector<bool> tells_pause_;
   MonotonicTime read_at_;
   MonotonicTime next_read_;
   MonotonicTime next_look_;
@@ -153,6 +166,8 @@ class Reconciler {
   std::set<VersionNumber> revoked_;
   std::map<VersionNumber, size_t> load_failures_;
   size_t failed_recoveries_ = 0;
+  size_t failed_loads_ = 0;                         // in a row, of any version
+  std::optional<MonotonicTime> unreachable_since_;  // or since the last restart
   size_t failed_looks_ = 0;
   VersionNumber verified_ = kNoVersion;  // that this process has staged
   std::string verified_digest_;

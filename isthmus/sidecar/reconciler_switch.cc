@@ -28,6 +28,11 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   Update update = std::exchange(staging_, {});
   update.from = keeper_.gate().served();
   update.to = goal;
+  co_await TakeEngines();
+  if (!Serving()) {
+    engines_taken_ = false;
+    co_return;
+  }
   switching_ = true;
   SetPhase(Phase::kCommitting, "");
   std::optional<Error> failure;
@@ -52,7 +57,7 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   }
   if (failure) update.error = failure->what();
   Record(std::move(update));
-  switching_ = false;
+  engines_taken_ = switching_ = false;
   switched_.Fire();
 }
 
@@ -132,14 +137,15 @@ Task<void> Reconciler::Recover() {
   update.kind = poisoned ? UpdateKind::kReseed : UpdateKind::kBoot;
   SetPhase(poisoned ? Phase::kReseeding : Phase::kBooting, report_.reason);
   std::optional<Error> failure;
+  co_await TakeEngines();
   try {
     co_await RecoverOnce(&update);
   } catch (const Error& error) {
     failure = error;
   }
-  switching_ = false;
+  engines_taken_ = switching_ = false;
   if (!failure) {
-    failed_recoveries_ = 0;
+    failed_recoveries_ = failed_loads_ = 0;
     SetPhase(Phase::kReady, "");
     next_look_ = Now() + options_.inspect;
     next_read_ = Now();
@@ -151,14 +157,16 @@ Task<void> Reconciler::Recover() {
     update.error = failure->what();
     const auto shift = std::min<size_t>(failed_recoveries_++, 16);
     retry_at_ = Now() + std::min(options_.retry_max, options_.retry_min * (int64_t{1} << shift));
-    if (restarter_ && failed_recoveries_ % options_.restart_after == 0) co_await RestartEngines();
+    if (RestartIsDue()) co_await RestartEngines();
   }
   if (!failure || update.load_ms > 0) Record(std::move(update));
   switched_.Fire();
 }
 
 Task<void> Reconciler::RecoverOnce(Update* update) {
+  if (!unreachable_since_) unreachable_since_ = Now();
   abilities_ = co_await engines_.Probe();
+  unreachable_since_.reset();
   co_await ReadLog();
   if (update->kind == UpdateKind::kBoot && co_await Adopt(update)) co_return;
   if (update->kind == UpdateKind::kBoot) SetPhase(Phase::kCatchingUp, report_.reason);
@@ -173,6 +181,7 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
 // Whatever the engines hold and do: from here they are paused, loaded and proven anew.
 Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   const Lap closed(&update->closed_ms);
+  ++failed_loads_;  // until it has succeeded
   {
     const Lap lap(&update->drain_ms);
     co_await keeper_.Drained();
@@ -263,16 +272,24 @@ Task<VersionNumber> Reconciler::StageForRecovery(Update* update) {
   co_return verified_;
 }
 
+// Loads that fail again and again, or engines that have not answered for longer than a start takes.
+bool Reconciler::RestartIsDue() {
+  if (!restarter_ || stager_.held() == kNoVersion) return false;
+  if (unreachable_since_) return Now() - *unreachable_since_ >= options_.start_limit;
+  return failed_loads_ >= options_.restart_after;
+}
+
 Task<void> Reconciler::RestartEngines() {
   events_.Write("restart", {{"with", restarter_->name()}});
   std::optional<Error> failure;
   try {
-    co_await restarter_->Load(stager_.checkpoint(), LabelOf(verified_));
+    co_await restarter_->Load(stager_.checkpoint(), LabelOf(stager_.held()));
   } catch (const Error& error) {
     failure = error;
   }
   if (failure) events_.Write("restart_failed", {{"error", failure->what()}});
-  retry_at_ = Now();
+  failed_loads_ = 0;
+  unreachable_since_ = retry_at_ = Now();
 }
 
 void Reconciler::NoteLoadFailure(VersionNumber version) {

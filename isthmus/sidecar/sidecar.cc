@@ -66,7 +66,7 @@ Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
     : loop_(loop),
       options_(Completed(std::move(options))),
       events_(options_.event_log),
-      stager_(options_.stager),
+      stager_(loop, options_.stager),
       keeper_(loop, options_.gate),
       engines_(loop, MakeEngines(loop, options_)),
       reconciler_(loop, options_.reconciler, keeper_, engines_, stager_,

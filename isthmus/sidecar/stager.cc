@@ -4,6 +4,7 @@
 
 #include "isthmus/base/clock.h"
 #include "isthmus/net/offload.h"
+#include "isthmus/net/within.h"
 
 namespace isthmus::sidecar {
 
@@ -29,8 +30,9 @@ class Stager::PhaseClock final : public Progress {
   std::map<std::string, double> milliseconds_;
 };
 
-Stager::Stager(Options options)
-    : options_(std::move(options)),
+Stager::Stager(net::Loop& loop, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
       pool_(options_.threads),
       clock_(std::make_unique<PhaseClock>()) {
   replica_ = std::make_unique<replica::Replica>(options_.replica, pool_, *clock_);
@@ -48,11 +50,45 @@ const board::Board& Stager::OpenBoard() {
   return *board_;
 }
 
+// One reading, which may outlast those who wait for it.
+struct Stager::LogJob {
+  explicit LogJob(net::Loop& loop) : timer(loop.get_executor()) {}
+  std::optional<LogReading> reading;
+  std::optional<Error> error;
+  net::SteadyTimer timer;  // of whoever waits
+};
+
 net::Task<LogReading> Stager::ReadLog() {
-  co_return co_await net::Offload(log_worker_, [this] {
-    const board::Board& board = OpenBoard();
-    return LogReading{board.Head(options_.run), board.Revoked(options_.run)};
-  });
+  if (!log_job_) {
+    log_job_ = std::make_shared<LogJob>(loop_);
+    net::asio::post(log_worker_, [this, job = log_job_] {
+      try {
+        const board::Board& board = OpenBoard();
+        job->reading = LogReading{board.Head(options_.run), board.Revoked(options_.run)};
+      } catch (const Error& error) {
+        job->error = error;
+      } catch (const std::exception& error) {
+        job->error.emplace(ErrorCode::kUnavailable, error.what());
+      }
+      net::asio::post(loop_, [this, job] {
+        log_job_.reset();
+        job->timer.cancel();
+      });
+    });
+  }
+  const std::shared_ptr<LogJob> job = log_job_;
+  job->timer.expires_after(kLogLimit);
+  try {
+    co_await job->timer.async_wait(net::kAwait);
+  } catch (const boost::system::system_error& error) {
+    if (job == log_job_ || error.code() != net::asio::error::operation_aborted) throw;
+  }
+  if (job == log_job_) {
+    Throw(ErrorCode::kUnavailable, "read the log of run {} on {}: no answer within {} s",
+          options_.run, options_.board, kLogLimit.count());
+  }
+  if (job->error) throw Error(*job->error);
+  co_return std::move(*job->reading);
 }
 
 Staged Stager::Run(std::optional<board::VersionNumber> version) {

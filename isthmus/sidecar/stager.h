@@ -3,6 +3,7 @@
 #define ISTHMUS_SIDECAR_STAGER_H_
 
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -44,7 +45,7 @@ class Stager {
 
   // Opens the replica, which takes back what a crash left (replica.h); the board is opened when it
   // is first needed, so that an island without its board serves what it has.
-  explicit Stager(Options options);
+  Stager(net::Loop& loop, Options options);
   ~Stager();
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
@@ -53,7 +54,9 @@ class Stager {
   // The version that the local checkpoint holds, by its own record; kNoVersion: none.
   board::VersionNumber held() const { return held_; }
 
-  // May run beside Stage.
+  // May run beside Stage. A store that gives no answer within kLogLimit is kUnavailable; the next
+  // call waits for the same answer.
+  static constexpr std::chrono::seconds kLogLimit{10};
   net::Task<LogReading> ReadLog();
   // Brings the checkpoint to the version and verifies it; verifies it in full if it is there.
   // Errors as Replica::Pull.
@@ -62,10 +65,13 @@ class Stager {
   net::Task<Staged> StageHeld();
 
  private:
+  struct LogJob;
+
   const board::Board& OpenBoard();
   Staged Run(std::optional<board::VersionNumber> version);
   net::Task<Staged> Work(std::function<Staged()> work);
 
+  net::Loop& loop_;
   Options options_;
   ThreadPool pool_;
   class PhaseClock;
@@ -74,6 +80,7 @@ class Stager {
   board::VersionNumber held_ = board::kNoVersion;
   std::mutex board_mutex_;
   std::optional<board::Board> board_;
+  std::shared_ptr<LogJob> log_job_;  // under way
   // Last: joined first.
   net::asio::thread_pool log_worker_{1};
   net::asio::thread_pool stage_worker_{1};

@@ -1,0 +1,97 @@
+// Looking at the engines while they serve.
+#include "isthmus/base/error.h"
+#include "isthmus/sidecar/reconciler.h"
+
+namespace isthmus::sidecar {
+namespace {
+
+using net::Task;
+
+// A single unanswered look can be a moment of load.
+constexpr size_t kFailedLooks = 3;
+
+MonotonicTime Now() { return SystemClock().Monotonic(); }
+
+}  // namespace
+
+// Beside all else: a stage takes minutes, and an engine that is replaced meanwhile must be noticed.
+Task<void> Reconciler::Watch() {
+  while (!stopping_) {
+    if (Now() < next_look_) {
+      co_await Rest(&watch_timer_, next_look_);
+      continue;
+    }
+    next_look_ = Now() + options_.inspect;
+    if (keeper_.gate().state() != GateState::kReady || engines_taken_) continue;
+    looking_ = true;
+    co_await LookAtEngines();
+    looking_ = false;
+    looked_.Fire();
+  }
+}
+
+// Engines take one call at a time.
+Task<void> Reconciler::TakeEngines() {
+  while (looking_) co_await looked_.Wait();
+  engines_taken_ = true;
+}
+
+// Engines that died, were replaced or were switched by somebody else must not be sent requests.
+Task<void> Reconciler::LookAtEngines() {
+  std::vector<engine::EngineState> states;
+  std::string failure;
+  try {
+    states = co_await engines_.Inspect();
+    failure = SilenceOf(states);
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  if (!Serving()) co_return;
+  if (!failure.empty()) {
+    if (++failed_looks_ >= kFailedLooks) co_return LoseEngines(failure);
+    next_look_ = Now() + options_.inspect / 4;
+    co_return;
+  }
+  failed_looks_ = 0;
+  if (const auto problem = ProblemWith(states)) LoseEngines(*problem);
+}
+
+// An engine that has said before whether it is paused, and says so no longer, is paused or ill.
+std::string Reconciler::SilenceOf(const std::vector<engine::EngineState>& states) {
+  tells_pause_.resize(states.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i].paused) {
+      tells_pause_[i] = true;
+    } else if (tells_pause_[i]) {
+      return fmt::format("{} does not say that it generates", engines_.engines()[i]->name());
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> Reconciler::ProblemWith(
+    const std::vector<engine::EngineState>& states) const {
+  const std::string label = std::to_string(keeper_.gate().served());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::string& name = engines_.engines()[i]->name();
+    if (states[i].paused.value_or(false)) {
+      return fmt::format("{} was paused by somebody else", name);
+    }
+    if (states[i].label && *states[i].label != label) {
+      return fmt::format("{} says that it holds \"{}\", version {} was loaded into it", name,
+                         *states[i].label, label);
+    }
+  }
+  return std::nullopt;
+}
+
+void Reconciler::LoseEngines(const std::string& reason) {
+  events_.Write("engine_lost", {{"reason", reason}});
+  failed_looks_ = 0;
+  keeper_.Boot();
+  SetPhase(Phase::kBooting, reason);
+  retry_at_ = Now();
+  timer_.cancel();
+}
+
+}  // namespace isthmus::sidecar
