@@ -50,7 +50,7 @@ class FaultsTest : public ::testing::TestWithParam<std::tuple<EngineTarget, Port
     EngineDriver driver(target(), limits);
     for (const PortCall& before : PortCalls()) {
       if (before.name == call().name) break;
-      driver.Call(before.name);
+      if (before.name != "Wait") driver.Call(before.name);  // it is another Pause
     }
     driver.process().PlanFault(route, kind, when);
     const auto begun = std::chrono::steady_clock::now();
