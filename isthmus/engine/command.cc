@@ -59,10 +59,10 @@ class Command final : public Loader {
  private:
   // When it returns nothing of the program's group loads any more.
   static Task<void> End(Program& program) {
-    program.Signal(SIGTERM);
+    program.End(SIGTERM);
     const bool ended = co_await EndsWithin(program, kGrace);
     if (ended) co_return;
-    program.Signal(SIGKILL);
+    program.End(SIGKILL);
     co_await EndsWithin(program, kGrace);
   }
 

@@ -48,6 +48,18 @@ class CommandTest : public ::testing::Test {
     return "never";
   }
 
+  // Whether the process whose number is in that file ends. An orphan is reaped by somebody else, in
+  // its time.
+  bool IsGone(std::string_view name) {
+    const std::string path = fmt::format("/proc/{}/stat", Read(name));
+    return loop_.Eventually([&] {
+      std::ifstream stat(path);
+      std::string line;
+      std::getline(stat, line);
+      return line.empty() || line.find(") Z") != line.npos;
+    });
+  }
+
   TempDir dir_;
   LoopThread loop_;
   std::unique_ptr<Engine> engine_;
@@ -102,35 +114,31 @@ TEST_F(CommandTest, WhatDoesNotEndIsKilledWithAllThatItStarted) {
       net::Milliseconds(1500));
   ExpectError(
       ErrorCode::kUnavailable, [&] { Load().get(); }, "did not end");
-  for (const char* name : {"leader", "child"}) {
-    const pid_t process = std::stoi(Read(name));
-    // An orphan is reaped by somebody else, in its time.
-    EXPECT_TRUE(loop_.Eventually([&] {
-      std::ifstream stat(fmt::format("/proc/{}/stat", process));
-      std::string line;
-      std::getline(stat, line);
-      return line.empty() || line.find(") Z") != line.npos;
-    }));
-  }
+  EXPECT_TRUE(IsGone("leader"));
+  EXPECT_TRUE(IsGone("child"));
+}
+
+TEST_F(CommandTest, WhatItLeavesBehindAtTheDeadlineIsKilled) {
+  Use("trap 'exit 0' TERM; sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.01; done' & "
+      "while :; do sleep 0.01; done",
+      net::Milliseconds(1500));
+  ExpectError(
+      ErrorCode::kUnavailable, [&] { Load().get(); }, "did not end");
+  EXPECT_TRUE(IsGone("child"));
 }
 
 TEST_F(CommandTest, ASidecarThatEndsTakesItAlong) {
   Use("echo $$ > leader; while :; do sleep 0.01; done");
-  pid_t process = 0;
   {
+    std::unique_ptr<Engine> engine;
     LoopThread other;
-    std::unique_ptr<Engine> engine = other.Do([&] {
-      return MakeEngine(other.loop(), {"command", (dir_ / "load.sh").string()}, {});
+    other.Do([&] {
+      engine = MakeEngine(other.loop(), {"command", (dir_ / "load.sh").string()}, {});
     });
     auto load = other.Spawn([&] { return engine->Load("/v2", "v2"); });
-    process = std::stoi(Read("leader"));
+    EXPECT_NE(Read("leader"), "never");
   }
-  EXPECT_TRUE(loop_.Eventually([&] {
-    std::ifstream stat(fmt::format("/proc/{}/stat", process));
-    std::string line;
-    std::getline(stat, line);
-    return line.empty() || line.find(") Z") != line.npos;
-  }));
+  EXPECT_TRUE(IsGone("leader"));
 }
 
 TEST_F(CommandTest, InheritsNoFilesAndNoSignals) {

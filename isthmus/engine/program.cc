@@ -136,6 +136,7 @@ struct Program::State : std::enable_shared_from_this<State> {
 
   pid_t process = 0;
   bool running = false;
+  bool ending = false;  // End was called
   int wait_status = 0;
   Descriptor end;  // the process's pidfd
   Descriptor standard_error;
@@ -157,6 +158,8 @@ Program::~Program() { state_->Kill(); }
 Task<void> Program::Wait() {
   if (!state_->running) co_return;
   co_await state_->end.async_wait(Descriptor::wait_read, net::kAwait);
+  // Before the program is reaped: until then nobody else can have the number of its group.
+  if (state_->ending) ::kill(-state_->process, SIGKILL);
   if (::waitpid(state_->process, &state_->wait_status, 0) < 0) {
     ThrowErrno(errno, "wait for", "program");
   }
@@ -165,7 +168,8 @@ Task<void> Program::Wait() {
   state_->Take();
 }
 
-void Program::Signal(int signal) const {
+void Program::End(int signal) {
+  state_->ending = true;
   if (state_->running) ::kill(-state_->process, signal);
 }
 
@@ -184,9 +188,9 @@ std::string Program::LastLine() const {
   const std::string& tail = state_->tail;
   const size_t end = tail.find_last_not_of("\r\n \t");
   if (end == tail.npos) return "";
-  const size_t before = tail.find_last_of("\r\n", end);
-  return tail.substr(before == tail.npos ? 0 : before + 1,
-                     end - (before == tail.npos ? -1 : before));
+  const size_t line_end = tail.find_last_of("\r\n", end);
+  const size_t begin = line_end == tail.npos ? 0 : line_end + 1;
+  return tail.substr(begin, end + 1 - begin);
 }
 
 }  // namespace isthmus::engine

@@ -27,8 +27,9 @@ class Program {
 
   // Returns when the program itself has ended. A cancelled Wait may be repeated.
   Task<void> Wait();
-  // Sends a signal to the whole group. Does nothing once the program has ended.
-  void Signal(int signal) const;
+  // Sends a signal to the whole group. What the program then leaves of its group when it ends is
+  // killed: after a Wait that returns nothing of it is there. Does nothing once it has ended.
+  void End(int signal);
 
   // After Wait. "exited with status 3", "was ended by signal 9".
   std::string HowItEnded() const;

@@ -61,7 +61,7 @@ TEST(SglangTest, ControlRoutesMayNeedAKey) {
 
 TEST(SglangTest, AReplicaThatIsBusyIsWaitedFor) {
   EngineLimits limits;
-  limits.pause = net::Milliseconds(120);
+  limits.pause = net::Milliseconds(1000);
   ScriptedEngine::Answers answers = SaneSglang();
   answers["GET /v1/loads"] = {R"({"loads":[{"num_running_reqs":0,"num_waiting_reqs":0},
                                            {"num_running_reqs":0,"num_waiting_reqs":1}]})"};
