@@ -7,9 +7,9 @@ import unittest
 import island
 from island import harness
 
-# A switch must come before the end, on a busy machine too, and a token takes 3 ms. Without a seed of
-# their own: on CPUs, vLLM 0.32 dies of one whose prompt is computed in parts, and after a switch the
-# prompts are long (docs/vllm.md).
+# A switch must come before the end, on a busy machine too, and a token takes 3 ms. No seeds: on
+# CPUs, vLLM 0.32 dies of one whose prompt is computed in parts, and after a switch the prompts are
+# long (docs/vllm.md).
 LONG = {"temperature": 0.8, "ignore_eos": True, "max_tokens": 3500}
 ENDING_FIRST = 1000  # tokens of requests that the switch waits for
 CHAT = {"messages": [{"role": "user", "content": "go on"}]}
