@@ -59,7 +59,15 @@ class Process:
         return value
 
     def tail(self, lines=40):
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self._lines()[-lines:])
+
+    def first_errors(self, count=5):
+        """vLLM says each error many times over; the first lines are the cause."""
+        errors = [line for line in self._lines() if re.search(r"(Error|Exception): ", line)]
+        return "\n".join(errors[:count])
+
+    def _lines(self):
+        return self.log.read_text(errors="replace").splitlines()
 
     def kill(self):
         """As a crash would, and with all that belongs to it."""

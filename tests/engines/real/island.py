@@ -99,7 +99,7 @@ class IslandTest(unittest.TestCase):
 
     def tearDown(self):
         engine = self.engines.process
-        self.assertIsNone(engine.process.poll(), f"vLLM has ended\n{engine.tail(200)}")
+        self.assertIsNone(engine.process.poll(), f"vLLM has ended\n{engine.first_errors()}")
 
     def publish(self, version):
         self.run_of_weights.publish(self.engines.checkpoints[version])
@@ -144,7 +144,7 @@ class IslandTest(unittest.TestCase):
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.sidecar.get('/server_info')}\nsidecar:\n"
                                  f"{self.process.tail()}\nvLLM:\n"
-                                 f"{self.engines.process.tail()}") from None
+                                 f"{self.engines.process.first_errors()}") from None
 
     def assert_serves(self, version):
         """Through the sidecar and without it, to the last bit."""
