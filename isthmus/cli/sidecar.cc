@@ -282,6 +282,11 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
       ->check(seconds)
       ->capture_default_str();
   command
+      ->add_option("--start-limit-s", arguments->start_limit_s,
+                   "Most that engines may take to come up")
+      ->check(seconds)
+      ->capture_default_str();
+  command
       ->add_option("--stop-limit-s", arguments->stop_limit_s,
                    "Most that requests may go on after SIGTERM")
       ->check(seconds)

@@ -1,13 +1,21 @@
 """The README's commands, run as they stand there."""
 
+import importlib.util
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 
 import harness
+
+ENGINES = importlib.util.spec_from_file_location(
+    "engines_harness", harness.ROOT / "tests" / "engines" / "harness.py")
+engines_harness = importlib.util.module_from_spec(ENGINES)
+ENGINES.loader.exec_module(engines_harness)
 
 README = (harness.ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -18,7 +26,7 @@ def code_blocks():
 
 def program_commands():
     return [line for block in code_blocks() for line in block.splitlines()
-            if line.startswith("isthmus ")]
+            if line.startswith(("isthmus ", "curl "))]
 
 
 class ReadmeTest(harness.CheckpointTest):
@@ -28,28 +36,55 @@ class ReadmeTest(harness.CheckpointTest):
             shutil.copytree(self.step(step), self.dir / f"checkpoint-{step}")
         (self.dir / "bin").mkdir()
         (self.dir / "bin/isthmus").symlink_to(harness.PROGRAM)
+        self.environment = dict(harness.ENVIRONMENT, XDG_CACHE_HOME=str(self.dir / "cache"),
+                                PATH=f"{self.dir / 'bin'}:{os.environ['PATH']}")
+        self.moved = {"/mnt/board": str(self.dir / "board"), "/srv/": f"{self.dir}/"}
+
+    def here(self, line):
+        """The line with its paths and ports moved to this test's own."""
+        for shown, own in self.moved.items():
+            line = line.replace(shown, own)
+        return line
+
+    def start_sidecar(self, line):
+        """Starts a double of the engine, and the sidecar; returns when it is ready."""
+        engine = engines_harness.Server(harness.ROOT / "tests" / "engines" / "vllm_double.py",
+                                        self.dir / "checkpoint-37")
+        self.addCleanup(engine.stop)
+        self.moved["127.0.0.1:8000"] = f"127.0.0.1:{engine.port}"
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {self.here(line).replace('127.0.0.1:8089', '127.0.0.1:0')}"],
+            cwd=self.dir, env=self.environment, text=True, stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.terminate)
+        port = int(process.stdout.readline().rpartition(":")[2])
+        self.moved["127.0.0.1:8089"] = f"127.0.0.1:{port}"
+        client = engines_harness.Client(port)
+        engines_harness.wait_until(lambda: client.get("/health")[0] == 200, "ready")
 
     def run_line(self, line):
-        """Runs one line of the README in a shell, with its two absolute paths moved here."""
-        line = line.replace("/mnt/board", str(self.dir / "board"))
-        line = line.replace("/srv/model", str(self.dir / "model"))
-        environment = dict(harness.ENVIRONMENT, XDG_CACHE_HOME=str(self.dir / "cache"),
-                           PATH=f"{self.dir / 'bin'}:{os.environ['PATH']}")
-        return subprocess.run(["bash", "-c", line], cwd=self.dir, env=environment, text=True,
-                              capture_output=True, timeout=60, check=False)
+        """Runs one line of the README in a shell."""
+        if line.startswith("isthmus sidecar "):
+            return self.start_sidecar(line)
+        done = subprocess.run(["bash", "-c", self.here(line)], cwd=self.dir, env=self.environment,
+                              text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        if line.startswith("curl "):
+            self.assertEqual(json.loads(done.stdout)["weight_version_end"], 2)
+        return None
 
     def test_every_command_of_the_program_works_in_the_order_shown(self):
         commands = program_commands()
         self.assertGreaterEqual(len(commands), 10)
         for line in commands:
             with self.subTest(line):
-                done = self.run_line(line)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.run_line(line)
         harness.assert_same_files(self.dir / "model", self.step(37))
         harness.assert_same_files(self.dir / "checkpoint-37", self.step(39))
 
     def test_the_commands_of_the_entry_point_exist(self):
-        shown = set(re.findall(r"\./run (\w+)", README))
+        shown = set(re.findall(r"\./run ([\w-]+)", README))
         self.assertTrue({"demo", "test", "build"} <= shown)
         usage = subprocess.run([harness.ROOT / "run", "help"], text=True, capture_output=True,
                                check=True).stdout
