@@ -103,11 +103,15 @@ class Server(Client):
 
 
 class Stream:
-    """Iterates over events. `close` leaves before the end, as a client that lost interest does."""
+    """Iterates over events. `close` leaves before the end, as a client that lost interest does.
+
+    cut_off: it ended without [DONE].
+    """
 
     def __init__(self, connection, response):
         assert response.status == 200, response.read()
         self.headers = response.headers
+        self.cut_off = True
         self._connection = connection
         self._response = response
 
@@ -117,6 +121,7 @@ class Stream:
     def __next__(self):
         while line := self._response.readline():
             if line == b"data: [DONE]\n":
+                self.cut_off = False
                 break
             if line.startswith(b"data: "):
                 return json.loads(line[len(b"data: "):])
