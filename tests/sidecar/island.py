@@ -196,13 +196,13 @@ class IslandTest(harness.ServerTest):
     def info(self):
         return self.sidecar.get("/server_info")[1]
 
-    def wait_for(self, condition, what):
+    def wait_for(self, condition, what, deadline_s=harness.DEADLINE_S):
         """The first /server_info for which condition(info) holds."""
         def check():
             info = self.info()
             return info if condition(info) else None
         try:
-            return harness.wait_until(check, what)
+            return harness.wait_until(check, what, deadline_s)
         except AssertionError as error:
             raise AssertionError(f"{error}: {json.dumps(self.info(), indent=1)}\n"
                                  f"{self.sidecar.get('/events')[1]}\n{self.process.tail()}"
