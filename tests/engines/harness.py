@@ -132,6 +132,10 @@ class Stream:
         self._response.close()
         self._connection.close()
 
+    def leave(self):
+        """`close` from another thread than the one that reads."""
+        self._connection.sock.shutdown(socket.SHUT_RDWR)
+
 
 class Background(threading.Thread):
     """Runs function(*arguments); result() waits for what it returns or raises."""
