@@ -73,8 +73,9 @@ class Double(harness.Server):
     def state(self):
         return self.get("/_double/state")[1]
 
-    def log(self, path=None):
-        calls = self.get("/_double/log")[1]
+    def log(self, path=None, first=0):
+        """Its calls but those of its own routes, from the one with this id on."""
+        calls = self.call("GET", "/_double/log", {"from": first})[1]
         return [call for call in calls if path in (None, call["path"])]
 
     def loads(self):
