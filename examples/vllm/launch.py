@@ -32,8 +32,8 @@ class LaunchError(Exception):
 
 
 def program():
-    """The program `isthmus`: of the environment's ISTHMUS, or as ./run build leaves it."""
-    return os.environ.get("ISTHMUS", str(ROOT / "build" / "release" / "isthmus"))
+    """The program `isthmus`: the environment's ISTHMUS_BIN, or what ./run build leaves."""
+    return os.environ.get("ISTHMUS_BIN", str(ROOT / "build" / "release" / "isthmus"))
 
 
 class Process:
@@ -101,16 +101,19 @@ class Vllm(Process):
 
 
 class Sidecar(Process):
-    """`isthmus sidecar` with a port of its own choice; constructed once it listens."""
+    """`isthmus sidecar` with a port of its own choice; constructed once it listens.
 
-    def __init__(self, board, run, replica, engine_port, log, *options):
+    engines: KIND:TARGET of each.
+    """
+
+    def __init__(self, board, run, replica, engines, log, *options):
+        named = [part for engine in engines for part in ("--engine", engine)]
         super().__init__((program(), "sidecar", "--board", board, "--run", run, "--replica",
-                          replica, "--engine", f"vllm:http://127.0.0.1:{engine_port}", "--listen",
-                          "127.0.0.1:0", *options), log)
+                          replica, *named, "--listen", "127.0.0.1:0", *options), log)
         self.port = int(self.wait_until(self._listening, "isthmus sidecar", START_S)[1])
 
     def _listening(self):
-        return re.search(r"^listening on http://127\.0\.0\.1:(\d+)$",
+        return re.search(r"^listening on https?://127\.0\.0\.1:(\d+)$",
                          self.log.read_text(errors="replace"), re.MULTILINE)
 
     def wait_until_ready(self):

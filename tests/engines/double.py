@@ -4,7 +4,8 @@ A double answers as the real engine does, but refuses and records as a *violatio
 engine would accept and then do wrong or hang on. Beside the engine's routes it has its own:
 
   GET    /_double/log         every call: id, method, path, query, body, status (null: no answer),
-                              begun and ended (places in one order of all beginnings and ends)
+                              begun and ended (places in one order of all beginnings and ends);
+                              {"from": N}: those whose id is at least N
   GET    /_double/violations  rule, call (the id), message
   GET    /_double/state       the engine's state; "hanging": routes of calls that hang by a fault
   GET    /_double/faults      those that still wait for their call; DELETE forgets them
@@ -70,7 +71,7 @@ class Double:
         self._log, self._violations = [], []
         self._order = itertools.count()
         self._own = {
-            ("GET", "/_double/log"): lambda body: self._copy(self._log),
+            ("GET", "/_double/log"): lambda body: self._copy(self._log[body.get("from", 0):]),
             ("GET", "/_double/violations"): lambda body: self._copy(self._violations),
             ("GET", "/_double/state"): self._state,
             ("GET", "/_double/faults"): lambda body: self.faults.planned(),

@@ -95,11 +95,15 @@ class Server(Client):
 
 
 class Stream:
-    """Iterates over events. `close` leaves before the end, as a client that lost interest does."""
+    """Iterates over events. `close` leaves before the end, as a client that lost interest does.
+
+    cut_off: it ended without [DONE].
+    """
 
     def __init__(self, connection, response):
         assert response.status == 200, response.read()
         self.headers = response.headers
+        self.cut_off = True
         self._connection = connection
         self._response = response
 
@@ -109,6 +113,7 @@ class Stream:
     def __next__(self):
         while line := self._response.readline():
             if line == b"data: [DONE]\n":
+                self.cut_off = False
                 break
             if line.startswith(b"data: "):
                 return json.loads(line[len(b"data: "):])
@@ -118,6 +123,10 @@ class Stream:
     def close(self):
         self._response.close()
         self._connection.close()
+
+    def leave(self):
+        """`close` from another thread than the one that reads."""
+        self._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Background(threading.Thread):

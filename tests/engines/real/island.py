@@ -108,8 +108,8 @@ class IslandTest(unittest.TestCase):
         """A sidecar, or another one in place of one that has ended, with the same replica."""
         run = self.run_of_weights
         self.process = launch.Sidecar(run.board, run.name, self.dir / "replica",
-                                      engine_port or self.engine.port, self.dir / "sidecar.log",
-                                      *self.options, *options)
+                                      [f"vllm:http://127.0.0.1:{engine_port or self.engine.port}"],
+                                      self.dir / "sidecar.log", *self.options, *options)
         self.addCleanup(self.process.kill)
         self.sidecar = harness.Client(self.process.port)
 
