@@ -20,14 +20,14 @@ sys.path.insert(0, str(REFENGINE))
 import make_model  # noqa: E402
 
 
-def wait_until(condition, what):
+def wait_until(condition, what, deadline_s=DEADLINE_S):
     """Polls until condition() is true; returns its value."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.005)
-    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+    raise AssertionError(f"not within {deadline_s} s: {what}")
 
 
 class Client:
