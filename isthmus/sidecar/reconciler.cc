@@ -54,7 +54,8 @@ Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& k
       events_(events),
       restarter_(std::move(restarter)),
       timer_(loop.get_executor()),
-      watch_timer_(loop.get_executor()) {}
+      watch_timer_(loop.get_executor()),
+      restart_from_(Now() + options_.start_limit) {}
 
 Task<void> Reconciler::Run() {
   bool watching = true;

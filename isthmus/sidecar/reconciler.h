@@ -50,8 +50,8 @@ struct ReconcilerOptions {
   milliseconds retry_min{250};  // after a failed recovery, doubled up to retry_max
   milliseconds retry_max{15'000};
   size_t load_attempts = 2;           // of one version; then it is passed by
-  size_t restart_after = 2;           // failed loads in a row, and again after as many
-  milliseconds start_limit{600'000};  // within which engines that were restarted answer
+  size_t restart_after = 2;           // failed loads, or probes, in a row
+  milliseconds start_limit{600'000};  // that engines may take to come up
 };
 
 // What is known of the island, for those who ask.
@@ -166,8 +166,9 @@ class Reconciler {
   std::set<VersionNumber> revoked_;
   std::map<VersionNumber, size_t> load_failures_;
   size_t failed_recoveries_ = 0;
-  size_t failed_loads_ = 0;                         // in a row, of any version
-  std::optional<MonotonicTime> unreachable_since_;  // or since the last restart
+  size_t failed_loads_ = 0;     // in a row, of any version
+  size_t failed_probes_ = 0;    // in a row
+  MonotonicTime restart_from_;  // engines that are starting are left alone until then
   size_t failed_looks_ = 0;
   VersionNumber verified_ = kNoVersion;  // that this process has staged
   std::string verified_digest_;

@@ -164,9 +164,10 @@ Task<void> Reconciler::Recover() {
 }
 
 Task<void> Reconciler::RecoverOnce(Update* update) {
-  if (!unreachable_since_) unreachable_since_ = Now();
+  ++failed_probes_;  // until it has succeeded
   abilities_ = co_await engines_.Probe();
-  unreachable_since_.reset();
+  failed_probes_ = 0;
+  restart_from_ = MonotonicTime::min();
   co_await ReadLog();
   if (update->kind == UpdateKind::kBoot && co_await Adopt(update)) co_return;
   if (update->kind == UpdateKind::kBoot) SetPhase(Phase::kCatchingUp, report_.reason);
@@ -196,6 +197,7 @@ Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   std::optional<Error> failure;
   try {
     co_await LoadAndProve(goal, paused_at, update);
+    SilenceOf(co_await engines_.Inspect());  // who says now that it generates, must go on to
   } catch (const Error& error) {
     failure = error;
   }
@@ -222,7 +224,9 @@ Task<bool> Reconciler::Adopt(Update* update) {
     co_return false;
   }
   const std::string label = LabelOf(record->serving);
-  for (const engine::EngineState& state : co_await engines_.Inspect()) {
+  const std::vector<engine::EngineState> states = co_await engines_.Inspect();
+  SilenceOf(states);
+  for (const engine::EngineState& state : states) {
     if (state.paused.value_or(true) || state.label != label) co_return false;
   }
   update->kind = UpdateKind::kAdoption;
@@ -272,10 +276,11 @@ Task<VersionNumber> Reconciler::StageForRecovery(Update* update) {
   co_return verified_;
 }
 
-// Loads that fail again and again, or engines that have not answered for longer than a start takes.
+// Loads that fail again and again, or engines that cannot be reached and have had the time to
+// start.
 bool Reconciler::RestartIsDue() {
   if (!restarter_ || stager_.held() == kNoVersion) return false;
-  if (unreachable_since_) return Now() - *unreachable_since_ >= options_.start_limit;
+  if (failed_probes_ > 0) return failed_probes_ >= options_.restart_after && Now() >= restart_from_;
   return failed_loads_ >= options_.restart_after;
 }
 
@@ -288,8 +293,9 @@ Task<void> Reconciler::RestartEngines() {
     failure = error;
   }
   if (failure) events_.Write("restart_failed", {{"error", failure->what()}});
-  failed_loads_ = 0;
-  unreachable_since_ = retry_at_ = Now();
+  failed_loads_ = failed_probes_ = 0;
+  retry_at_ = Now();
+  restart_from_ = Now() + options_.start_limit;
 }
 
 void Reconciler::NoteLoadFailure(VersionNumber version) {

@@ -5,6 +5,7 @@ import http.client
 import json
 import pathlib
 import selectors
+import socket
 import subprocess
 import sys
 import tempfile
