@@ -11,14 +11,15 @@ import unittest
 import island
 from island import harness
 
-# Ends the double on this port and starts another one there, as a supervisor's restart would; says
-# what it was given. The port is free again before the new one listens.
+# Says what it was given, and starts a double, as a supervisor would: on a port that must be free.
 RESTART = """#!{python}
-import os, subprocess, sys, time
+import subprocess, sys
 with open({said!r}, "a") as said:
     said.write(" ".join(sys.argv[1:]) + "\\n")
-new = subprocess.Popen({command!r}, stdout=subprocess.PIPE, start_new_session=True)
-new.stdout.readline()
+new = None
+while new is None or not new.stdout.readline():  # the port is still taken
+    new = subprocess.Popen({command!r}, stdout=subprocess.PIPE, start_new_session=True,
+                           stderr=subprocess.DEVNULL)
 with open({pids!r}, "a") as pids:
     pids.write(str(new.pid) + "\\n")
 """
@@ -139,13 +140,24 @@ class RestartProgramTest(island.IslandTest):
 
     def test_a_dead_engine_is_restarted_with_replica_and_version(self):
         self.publish()
-        self.start_sidecar("--restart-program", self.restart_program())
+        self.start_sidecar("--restart-program", self.restart_program(), "--start-limit-s", 1)
         self.wait_for_version(1)
         self.engine.stop()
         harness.wait_until(self.restarts, "it is restarted")
         self.wait_for_version(1)
         self.assertEqual(self.restarts(), [f"{self.dir / 'replica'} 1"])
         self.assert_serves(1)
+
+    def test_an_engine_that_cannot_load_is_restarted(self):
+        self.publish()
+        self.start_sidecar("--restart-program", self.restart_program())
+        self.wait_for_version(1)
+        self.engine.plan("/collective_rpc", "error_in_200", count=20)
+        self.publish()
+        harness.wait_until(self.restarts, "it is restarted")
+        self.engine.stop()  # the new one takes its port
+        self.wait_for_version(2)
+        self.assert_serves(2)
 
     def test_a_board_without_a_version_is_no_reason_to_restart_engines(self):
         self.start_sidecar("--restart-program", self.restart_program())
