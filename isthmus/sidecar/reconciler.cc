@@ -185,7 +185,7 @@ Task<void> Reconciler::Follow() {
     co_return;
   }
   if (!co_await StageGoal(&goal) || !Serving()) co_return;
-  if (goal == keeper_.gate().served()) co_return;
+  if (goal == keeper_.gate().served() || !FitsTheEngines(goal)) co_return;
   const MonotonicTime free_at = keeper_.Prepare(goal);
   if (!hold_began_) hold_began_ = Now();
   if (free_at > Now()) {
@@ -197,6 +197,20 @@ Task<void> Reconciler::Follow() {
   staging_.hold_ms = std::chrono::duration<double, std::milli>(Now() - *hold_began_).count();
   hold_began_.reset();
   co_await Switch(goal);
+}
+
+// Engines that are made to load another model's weights fail half-way, or do not fail.
+bool Reconciler::FitsTheEngines(VersionNumber goal) {
+  if (served_layout_.empty() || served_layout_ == verified_layout_) return true;
+  report_.unloadable.insert(goal);
+  events_.Write("unloadable", {{"version", goal}, {"reason", "another model"}});
+  SetPhase(Phase::kReady,
+           fmt::format("version {} is of another model: tensors, shapes, dtypes or config.json "
+                       "differ from those that the engines were started with; start the engines "
+                       "anew, then the sidecar",
+                       goal));
+  next_read_ = Now();  // an older one may do
+  return false;
 }
 
 // Brings the local checkpoint to the goal, and to a newer goal that appeared meanwhile. False if it
@@ -235,6 +249,7 @@ Task<bool> Reconciler::StageGoal(VersionNumber* goal) {
 void Reconciler::AddStaged(const Staged& staged) {
   verified_ = staged.pull.to;
   verified_digest_ = staged.digest;
+  verified_layout_ = staged.layout;
   staging_.fetch_ms += staged.fetch_ms;
   staging_.apply_ms += staged.apply_ms;
   staging_.check_ms += staged.verify_ms;

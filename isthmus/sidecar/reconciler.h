@@ -106,6 +106,7 @@ class Reconciler {
   net::Task<bool> ReadLog();
   net::Task<void> Follow();
   net::Task<bool> StageGoal(VersionNumber* goal);
+  bool FitsTheEngines(VersionNumber goal);
   VersionNumber Goal() const;
   void SetPhase(Phase phase, std::string reason);
 
@@ -120,7 +121,7 @@ class Reconciler {
   // reconciler_switch.cc: switching and recovering.
   net::Task<void> Switch(VersionNumber goal);
   net::Task<void> GiveUp(const Error& error, VersionNumber goal);
-  net::Task<void> Commit(VersionNumber goal, Update* update);
+  net::Task<void> Commit(VersionNumber goal, MonotonicTime closed_at, Update* update);
   net::Task<void> LoadAndProve(VersionNumber goal, MonotonicTime paused_at, Update* update);
   net::Task<void> Recover();
   net::Task<void> RecoverOnce(Update* update);
@@ -171,8 +172,8 @@ class Reconciler {
   MonotonicTime restart_from_;  // engines that are starting are left alone until then
   size_t failed_looks_ = 0;
   VersionNumber verified_ = kNoVersion;  // that this process has staged
-  std::string verified_digest_;
-  std::string served_digest_;
+  std::string verified_digest_, verified_layout_;
+  std::string served_digest_, served_layout_;
   std::vector<std::optional<double>> canaries_;  // of the last load
   Update staging_;                               // what the next switch has cost so far
 };

@@ -35,12 +35,12 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   }
   switching_ = true;
   SetPhase(Phase::kCommitting, "");
+  const MonotonicTime closed_at = Now();
   std::optional<Error> failure;
   try {
-    const Lap closed(&update.closed_ms);
     WriteJournal(kNoVersion, goal);
     keeper_.Close(options_.policy, goal);
-    co_await Commit(goal, &update);
+    co_await Commit(goal, closed_at, &update);
   } catch (const Error& error) {
     failure = error;
   }
@@ -55,13 +55,16 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   } else {
     co_await GiveUp(*failure, goal);
   }
-  if (failure) update.error = failure->what();
+  if (failure) {
+    update.error = failure->what();
+    update.closed_ms = SecondsSince(closed_at) * 1000;
+  }
   Record(std::move(update));
   engines_taken_ = switching_ = false;
   switched_.Fire();
 }
 
-Task<void> Reconciler::Commit(VersionNumber goal, Update* update) {
+Task<void> Reconciler::Commit(VersionNumber goal, MonotonicTime closed_at, Update* update) {
   {
     const Lap lap(&update->drain_ms);
     co_await keeper_.Drained();
@@ -73,6 +76,7 @@ Task<void> Reconciler::Commit(VersionNumber goal, Update* update) {
   }
   keeper_.BeginCommit();
   co_await LoadAndProve(goal, paused_at, update);
+  update->closed_ms = SecondsSince(closed_at) * 1000;  // the opening lets in all that wait
   keeper_.Open(goal);
   NoteServing(goal);
 }
@@ -232,6 +236,7 @@ Task<bool> Reconciler::Adopt(Update* update) {
   update->kind = UpdateKind::kAdoption;
   update->to = record->serving;
   served_digest_ = record->digest;
+  served_layout_ = record->layout;
   co_await keeper_.Drained();
   keeper_.Open(record->serving);
   co_return true;
@@ -318,12 +323,16 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
   record.serving = serving;
   record.switching = switching;
   record.digest = served_digest_;
+  record.layout = served_layout_;
   journal_.Write(std::move(record));
 }
 
 // A record that cannot be written costs the successor a reload, and the requests of now nothing.
 void Reconciler::NoteServing(VersionNumber version) {
-  if (version == verified_) served_digest_ = verified_digest_;
+  if (version == verified_) {
+    served_digest_ = verified_digest_;
+    served_layout_ = verified_layout_;
+  }
   try {
     WriteJournal(version, kNoVersion);
   } catch (const Error& error) {

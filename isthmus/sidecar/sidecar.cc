@@ -92,8 +92,10 @@ Task<void> Sidecar::Run() {
                             {"port", port()}});
   net::Wakeup ended;
   bool running = true;
+  std::exception_ptr failure;
   net::asio::co_spawn(loop_.get_executor(), reconciler_.Run(),
-                      [&](const std::exception_ptr& failure) {
+                      [&](const std::exception_ptr& error) {
+                        failure = error;
                         running = false;
                         if (failure) terminating_ = true;
                         ended.Fire();
@@ -106,6 +108,7 @@ Task<void> Sidecar::Run() {
   co_await server_->Drain(options_.drain);
   while (running) co_await ended.Wait();
   events_.Write("stopped", {});
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Sidecar::Terminate() {

@@ -1,5 +1,7 @@
 #include "isthmus/sidecar/stager.h"
 
+#include <fmt/ranges.h>
+
 #include <map>
 
 #include "isthmus/base/clock.h"
@@ -7,6 +9,18 @@
 #include "isthmus/net/within.h"
 
 namespace isthmus::sidecar {
+
+std::string LayoutOf(const tensor::VersionTable& table) {
+  std::string text;
+  for (const auto& tensor : table.tensors) {
+    text += fmt::format("{} {} {}\n", tensor.name, DtypeName(tensor.dtype),
+                        fmt::join(tensor.shape, ","));
+  }
+  for (const auto& file : table.files) {
+    if (file.path == "config.json") text += FormatSha256(file.sha256);
+  }
+  return FormatSha256(Sha256(AsBytes(text)));
+}
 
 // The time that each kind of work took, by the labels of its progress.
 class Stager::PhaseClock final : public Progress {
@@ -102,6 +116,7 @@ Staged Stager::Run(std::optional<board::VersionNumber> version) {
     staged.pull.from = staged.pull.to = replica_->state()->version;
   }
   staged.digest = FormatSha256(replica_->state()->digest);
+  staged.layout = LayoutOf(replica_->table());
   staged.fetch_ms = clock_->Of("fetch");
   staged.apply_ms = clock_->Of("apply");
   staged.verify_ms = clock_->Of("verify") + clock_->Of("hash");

@@ -27,11 +27,16 @@ struct LogReading {
 struct Staged {
   replica::PullResult pull;
   std::string digest;    // of the version, "sha256:…"
+  std::string layout;    // LayoutOf it
   double fetch_ms = 0;   // from the board
   double apply_ms = 0;   // decoding, applying, digests of what was touched
   double verify_ms = 0;  // digests of what was not
   double total_ms = 0;
 };
+
+// Equal for versions whose tensors have the same names, dtypes and shapes and whose config.json is
+// the same: an engine can go from one to the other by loading. A digest, "sha256:…".
+std::string LayoutOf(const tensor::VersionTable& table);
 
 // Used on its loop's thread only. The destructor waits for work that is under way.
 class Stager {

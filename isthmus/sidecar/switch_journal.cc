@@ -25,6 +25,7 @@ SwitchRecord Parse(std::string_view text) {
   record.serving = fields.Count("serving", 0, board::kMaxVersion);
   record.switching = fields.Count("switching", 0, board::kMaxVersion);
   record.digest = fields.OptionalText("digest");
+  record.layout = fields.OptionalText("layout");
   record.boot_id = fields.Text("boot_id");
   for (const board::JsonFields& engine : fields.Objects("engines")) {
     record.engines.push_back(engine.Text("name"));
@@ -40,6 +41,7 @@ std::string Serialize(const SwitchRecord& record) {
                                       {"engines", std::move(engines)},
                                       {"serving", record.serving},
                                       {"digest", record.digest},
+                                      {"layout", record.layout},
                                       {"switching", record.switching},
                                       {"boot_id", record.boot_id}}) +
          "\n";

@@ -19,6 +19,7 @@ struct SwitchRecord {
   // that can pause them until that is true again.
   board::VersionNumber serving = board::kNoVersion;
   std::string digest;                                  // of that version
+  std::string layout;                                  // LayoutOf it (stager.h)
   board::VersionNumber switching = board::kNoVersion;  // the version being loaded, if any
   std::string boot_id;                                 // the machine's boot it was written in
 

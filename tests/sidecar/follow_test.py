@@ -74,6 +74,19 @@ class FollowTest(island.IslandTest):
         self.revoke(3)
         self.assertIn(waiting.result(), (3, -410))  # it may have been served before
 
+    def test_a_version_of_another_model_is_not_loaded(self):
+        other = self.dir / "other-model"
+        island.make_model.make(other, island.SEED, {**island.CONFIG, "intermediate_size": 32})
+        self.run_of_weights.publish(other)
+        self.wake()
+        info = self.wait_for(lambda info: info["unloadable"] == [2], "it is refused")
+        self.assertIn("another model", info["reason"])
+        self.assert_serves(1)
+        self.assertEqual(len(self.engine.loads()), 1)
+        self.head += 1
+        self.release()
+        self.assert_serves(3)
+
     def wait_in_line(self, function, *arguments):
         """Runs function(*arguments) until its request is in the line."""
         before = self.info()["waiting"]
