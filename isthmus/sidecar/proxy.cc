@@ -18,6 +18,8 @@ using net::Task;
 
 constexpr int kServerError = 500;
 constexpr size_t kMaxUpstreamBodyBytes = size_t{16} << 20;  // of what is only passed on
+// Copying so much costs less than one more system call and packet, which take about 6 us.
+constexpr size_t kJoinedBytes = size_t{16} << 10;
 
 // Makes the constraint of body and headers one, and checks all of it.
 Request Joined(const RequestBody& body, const HeaderFields& headers) {
@@ -25,6 +27,22 @@ Request Joined(const RequestBody& body, const HeaderFields& headers) {
   request.constraint = Merge(body.constraint(), headers.request.constraint);
   Check(request);
   return request;
+}
+
+// A stamped answer is at least four pieces; a small one leaves as one.
+Task<void> WritePieces(net::Exchange& exchange, const AnswerStamp::Pieces& pieces, bool last) {
+  size_t bytes = 0;
+  for (const std::string_view piece : pieces) bytes += piece.size();
+  if (bytes > kJoinedBytes) {
+    for (const std::string_view piece : pieces) co_await exchange.Write(piece);
+    if (last) co_await exchange.Finish();
+    co_return;
+  }
+  std::string joined;
+  joined.reserve(bytes);
+  for (const std::string_view piece : pieces) joined.append(piece);
+  if (last) co_return co_await exchange.Finish(joined);
+  co_await exchange.Write(joined);
 }
 
 }  // namespace
@@ -147,14 +165,13 @@ Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::Respon
   answer.Feed(piece, call.done(), &pieces);
   exchange.Start(answer.HeadFor(std::move(head)));
   for (;;) {
-    for (const std::string_view part : pieces) co_await exchange.Write(part);
-    if (call.done()) break;
+    co_await WritePieces(exchange, pieces, call.done());
+    if (call.done()) co_return;
     if (!call.ready()) co_await exchange.Flush();
     pieces.clear();
     piece = co_await call.ReadPiece();
     answer.Feed(piece, call.done(), &pieces);
   }
-  co_await exchange.Finish();
 }
 
 // Events: each leaves when it came, with the versions up to then.
