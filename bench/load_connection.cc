@@ -127,7 +127,7 @@ LoadPoller::LoadPoller() : descriptor_(epoll_create1(EPOLL_CLOEXEC)) {
 
 LoadPoller::~LoadPoller() { close(descriptor_); }
 
-void LoadPoller::Add(const LoadConnection& connection, uint32_t index) {
+void LoadPoller::Add(const LoadConnection& connection, uint32_t index) const {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = index;

@@ -61,7 +61,7 @@ class LoadPoller {
   LoadPoller(const LoadPoller&) = delete;
   LoadPoller& operator=(const LoadPoller&) = delete;
 
-  void Add(const LoadConnection& connection, uint32_t index);
+  void Add(const LoadConnection& connection, uint32_t index) const;
   // Indices; none if nothing came in time.
   std::span<const uint32_t> Wait(std::chrono::microseconds limit);
 

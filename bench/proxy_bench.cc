@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "bench/gate_release.h"
 #include "bench/proxy_engine.h"
 #include "bench/proxy_load.h"
 #include "isthmus/base/error.h"
@@ -102,6 +103,12 @@ void AddWaiting(CLI::App& app, Arguments& arguments) {
   });
 }
 
+void AddGate(CLI::App& app, Arguments& arguments) {
+  CLI::App* command = app.add_subcommand("gate", "Turns that wait at a gate of this process");
+  command->add_option("--turns", arguments.waiting.turns);
+  command->callback([&] { Print(MeasureRelease(arguments.waiting.turns)); });
+}
+
 int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Engine and load for measuring a proxy");
@@ -111,6 +118,7 @@ int Main(int argc, char** argv) {
   AddStreams(app, arguments);
   AddLarge(app, arguments);
   AddWaiting(app, arguments);
+  AddGate(app, arguments);
   try {
     app.parse(argc, argv);
     return 0;

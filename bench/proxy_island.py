@@ -193,6 +193,9 @@ class Island:
     def measure(self, mode, port, *options):
         return json.loads(call(self.bench, mode, f"http://{HOST}:{port}", *options))
 
+    def measure_gate(self, *options):
+        return json.loads(call(self.bench, "gate", *options))
+
     def info(self):
         return json.loads(ask(self.sidecar, "GET", "/server_info")[1])
 
