@@ -2,7 +2,8 @@
 # Runs all benchmarks with build/release, writes bench/results/*.csv, docs/bits-per-change.svg and the
 # tables of docs/benchmarks.md, and prints a table of the ratios and goals. docs/benchmarks.md says what is measured and how.
 #   --real DIR     real steps (bf16/step-37 ... fp8/step-40); default: those in testdata
-#   --codec-only   not the main job
+#   --codec-only   neither the main job nor the sidecar
+#   --proxy-only   the sidecar only, next to nginx if it is installed (package nginx-light)
 # Other arguments go to main_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,7 +12,7 @@ results=bench/results
 plot=docs/bits-per-change.svg
 document=docs/benchmarks.md
 real=
-codec_only=
+parts="codec main_job proxy"
 arguments=()
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -19,7 +20,8 @@ while [[ $# -gt 0 ]]; do
       real=$2
       shift
       ;;
-    --codec-only) codec_only=yes ;;
+    --codec-only) parts=codec ;;
+    --proxy-only) parts=proxy ;;
     *) arguments+=("$1") ;;
   esac
   shift
@@ -95,17 +97,26 @@ targets() {
   fi
 }
 
-mkdir -p "$results"
-echo "bench: the codec (about 4 min), then the main job (about 2 min)" >&2
-if [[ -z $real ]]; then
-  real=$scratch/real
-  python3 testdata/unpack.py "$real"
-fi
-record codec "$build/isthmus-bench-codec" "$scratch/generated" --real "$real" --simd "$(targets)"
-python3 bench/plot.py "$results/codec.csv" "$plot"
-rm -rf "$scratch/generated"
-if [[ -z $codec_only ]]; then
+measure_codec() {
+  if [[ -z $real ]]; then
+    real=$scratch/real
+    python3 testdata/unpack.py "$real"
+  fi
+  record codec "$build/isthmus-bench-codec" "$scratch/generated" --real "$real" --simd "$(targets)"
+  python3 bench/plot.py "$results/codec.csv" "$plot"
+  rm -rf "$scratch/generated"
+}
+
+measure_main_job() {
   record main_job python3 bench/main_job.py --build "$build" "${arguments[@]}"
-fi
-python3 bench/tables.py "$results/codec.csv" "$results/main_job.csv" "$document"
-table "$results/codec.csv" "$results/main_job.csv"
+}
+
+measure_proxy() {
+  record proxy python3 bench/proxy_job.py --build "$build"
+}
+
+mkdir -p "$results"
+echo "bench: $parts (codec about 4 min, main_job and proxy 2 min each)" >&2
+for part in $parts; do "measure_$part"; done
+python3 bench/tables.py "$results" "$document"
+table "$results"/{codec,main_job,proxy}.csv

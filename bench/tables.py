@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Fills the tables of docs/benchmarks.md from the CSVs: tables.py CODEC.csv MAIN_JOB.csv DOCUMENT.
+"""Fills the tables of docs/benchmarks.md from the CSVs: tables.py RESULTS_FOLDER DOCUMENT.
 
 A table stands between the lines "<!-- table NAME -->" and "<!-- end -->"; what is between them is
 written anew. Values that miss their goal are bold in goal tables.
 """
 
 import csv
+import pathlib
 import re
 import sys
+from typing import NamedTuple
 
 PEERS = ("dense XOR + zstd 1", "u16 gap + value + zstd 1", "row gap + column + value + zstd 1",
          "row gap + column + difference + zstd 1", "u32 index + value + zstd 1")
@@ -22,6 +24,17 @@ def read(path):
         return {(row["bench"], row["case"], row["metric"]): row for row in csv.DictReader(file)}
 
 
+class Results(NamedTuple):
+    """What read() gives of each file."""
+    codec: dict
+    main_job: dict
+    sidecar: dict
+
+    @classmethod
+    def of(cls, folder):
+        return cls(*(read(folder / f"{name}.csv") for name in ("codec", "main_job", "proxy")))
+
+
 def number(row):
     """The value with about three digits; one more for ratios of sizes, which are exact."""
     if row is None:
@@ -29,6 +42,8 @@ def number(row):
     value = float(row["value"])
     if row["bench"] == "size" and row["unit"] == "ratio":
         return f"{value:.3f}"
+    if value >= 1000:
+        return f"{value:.0f}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
@@ -45,7 +60,8 @@ def cases(rows, bench):
     return list(dict.fromkeys(case for found, case, _ in rows if found == bench))
 
 
-def sizes(codec, _main_job):
+def sizes(results):
+    codec = results.codec
     head = ("pair", "density", "context", "direct", "entropy given the key, one density",
             "dense XOR + zstd", "u16 gap + value + zstd", "row, column + value; difference",
             "u32 index + value")
@@ -61,7 +77,8 @@ def sizes(codec, _main_job):
     return table(head, rows)
 
 
-def speeds(codec, _main_job):
+def speeds(results):
+    codec = results.codec
     head = ("pair", "SIMD", "memcpy, GB/s", "scan ÷ memcmp", "encode ÷ memcpy", "diff ÷ memcpy",
             "decode + apply ÷ memcpy", "… + digests ÷ memcpy")
     rows = []
@@ -72,19 +89,44 @@ def speeds(codec, _main_job):
     return table(head, rows)
 
 
-def goals(codec, main_job):
-    rows = []
-    for (bench, case, metric), row in (codec | main_job).items():
+def with_unit(row):
+    return number(row) + ("" if row["unit"] == "ratio" else f" {row['unit']}")
+
+
+def goals_of(rows):
+    lines = []
+    for (bench, case, metric), row in rows.items():
         if not row["target"]:
             continue
-        value = number(row) + ("" if row["unit"] == "ratio" else f" {row['unit']}")
-        what = metric if bench in ("size", "main job") else f"{bench}: {metric}"
+        value = with_unit(row)
+        what = metric if bench in ("size", "main job", "sidecar") else f"{bench}: {metric}"
         target = row["target"].replace(">=", "≥").replace("<=", "≤")
-        rows.append((case, what, target, value if row["met"] == "yes" else f"**{value}**"))
-    return table(("case", "what", "asked", "reached"), rows)
+        lines.append((case, what, target, value if row["met"] == "yes" else f"**{value}**"))
+    return table(("case", "what", "asked", "reached"), lines)
 
 
-def main_job(_codec, rows):
+def goals(results):
+    return goals_of(results.codec | results.main_job)
+
+
+def sidecar_goals(results):
+    return goals_of(results.sidecar)
+
+
+def sidecar(results):
+    """What was measured of each way to the engine."""
+    ways = ("direct", "nginx", "sidecar")
+    found = {}
+    for (_, case, metric), row in results.sidecar.items():
+        what, _, way = metric.rpartition(": ")
+        if way in ways and not row["target"]:
+            found.setdefault((case, what), {})[way] = with_unit(row)
+    rows = [(*key, *(values.get(way, "–") for way in ways)) for key, values in found.items()]
+    return table(("case", "what", *ways), rows)
+
+
+def main_job(results):
+    rows = results.main_job
     get = lambda step, metric: number(rows[("main job", step, metric)])
     steps = [(step, *(get(step, metric) for metric in
                       ("seconds", "CPU seconds", "speed", "speed / memcpy", "speed / cp",
@@ -96,26 +138,27 @@ def main_job(_codec, rows):
     return table(head, steps)
 
 
-TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job}
+TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job,
+          "sidecar": sidecar, "sidecar goals": sidecar_goals}
 
 
-def fill(text, codec, main_job_rows):
+def fill(text, results):
     """The document with its tables written anew."""
 
     def anew(match):
-        return f"{match[1]}\n\n{TABLES[match[2]](codec, main_job_rows)}\n\n<!-- end -->"
+        return f"{match[1]}\n\n{TABLES[match[2]](results)}\n\n<!-- end -->"
 
     return re.sub(r"(<!-- table (.+?) -->)\n.*?<!-- end -->", anew, text, flags=re.DOTALL)
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    codec, job, document = sys.argv[1:]
+    folder, document = sys.argv[1:]
     with open(document, encoding="utf-8") as file:
         text = file.read()
     with open(document, "w", encoding="utf-8") as file:
-        file.write(fill(text, read(codec), read(job)))
+        file.write(fill(text, Results.of(pathlib.Path(folder))))
 
 
 if __name__ == "__main__":

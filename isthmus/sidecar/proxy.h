@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,12 +81,15 @@ class Proxy {
   net::Task<void> Refuse(net::Exchange& exchange, Answer answer);
   net::RequestHead HeadFor(net::RequestHead head) const;
   Upstream& Choose(const std::string& session);
+  std::string SaltFor(VersionNumber version, const std::optional<std::string>& user_salt);
 
   ProxyOptions options_;
   GateKeeper& keeper_;
   net::Client client_;
   std::vector<Upstream> upstreams_;
   std::string salt_field_;
+  VersionNumber plain_salt_version_ = kNoVersion;
+  std::string plain_salt_;  // of that version, for requests without one of their own
   std::function<void()> on_failure_;
   ProxyCounters counters_;
 };
