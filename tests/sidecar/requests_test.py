@@ -172,8 +172,8 @@ class RequestTest(island.IslandTest):
             hidden = b"POST /pause HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
             status = self.raw(start + fields + b"\r\n{}" + hidden, half_close=True)
             self.assertIn(status, (400, 411, 501), fields)
-        for chunks in (b"-1\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b"2 \x01\r\n", b"fffffffffffffffff\r\n",
-                       b"2\r\n{}0\r\n\r\n", b"\r\n", b"2\n{}\n0\n\n"):
+        for chunks in (b"-1\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b"2 \x01\r\n",
+                       b"fffffffffffffffff\r\n", b"2\r\n{}0\r\n\r\n", b"\r\n", b"2\n{}\n0\n\n"):
             status = self.raw(start + b"Transfer-Encoding: chunked\r\n\r\n" + chunks, True)
             self.assertIn(status, (400, 413, None), chunks)
         self.assertEqual(self.completions(), [])
