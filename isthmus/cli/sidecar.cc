@@ -18,6 +18,8 @@ namespace {
 using sidecar::DrainPolicy;
 
 constexpr uint64_t kMaxInfoBytes = 1 << 20;
+// Between two tokens of an engine that is not being switched.
+constexpr auto kEngineSilence = std::chrono::seconds(120);
 constexpr auto kWatchInterval = std::chrono::seconds(1);
 
 struct SidecarArguments {
@@ -30,6 +32,7 @@ struct SidecarArguments {
   board::VersionNumber pin = board::kNoVersion;
   uint64_t poll_ms = 2'000;
   uint64_t load_limit_s = 600;
+  uint64_t pause_limit_s = 120;
   uint64_t drain_limit_s = 600;
   uint64_t stop_limit_s = 30;
   uint64_t start_limit_s = 600;
@@ -98,6 +101,10 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
     options.upstreams.push_back(net::Origin::Parse(url));
   }
   options.engine.limits.load = options.engine.limits.settle = seconds(arguments.load_limit_s);
+  options.engine.limits.pause = seconds(arguments.pause_limit_s);
+  // Streams stand still while a switch in place loads.
+  options.proxy.limits.idle =
+      seconds(arguments.load_limit_s + arguments.pause_limit_s) + kEngineSilence;
   options.engine.bearer_token = ReadToken(arguments.engine_token);
   if (!arguments.engine_ca.empty()) {
     options.engine.tls =
@@ -274,6 +281,11 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
       ->check(CLI::Range(uint64_t{10}, uint64_t{3'600'000}))
       ->capture_default_str();
   command->add_option("--load-limit-s", arguments->load_limit_s, "Most that an engine may load for")
+      ->check(seconds)
+      ->capture_default_str();
+  command
+      ->add_option("--pause-limit-s", arguments->pause_limit_s,
+                   "Most that an engine may take to pause, its own requests included")
       ->check(seconds)
       ->capture_default_str();
   command

@@ -174,8 +174,9 @@ class Reconciler {
   VersionNumber verified_ = kNoVersion;  // that this process has staged
   std::string verified_digest_, verified_layout_;
   std::string served_digest_, served_layout_;
-  std::vector<std::optional<double>> canaries_;  // of the last load
-  Update staging_;                               // what the next switch has cost so far
+  std::vector<std::optional<double>> canaries_;  // of the last load that got so far
+  VersionNumber canaries_of_ = kNoVersion;
+  Update staging_;  // what the next switch has cost so far
 };
 
 }  // namespace isthmus::sidecar

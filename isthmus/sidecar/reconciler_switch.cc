@@ -106,9 +106,10 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
   const std::vector<std::optional<double>> canaries = co_await engines_.Canary();
   // Equal to the last bit, under other weights: no proof, for the change may be elsewhere.
   update->canary_unchanged =
-      update->from != goal && canaries == canaries_ &&
+      canaries_of_ != goal && canaries == canaries_ &&
       std::ranges::any_of(canaries, [](const auto& c) { return c.has_value(); });
   canaries_ = canaries;
+  canaries_of_ = goal;
 }
 
 // Nothing was loaded: the engines go on with what they have, if they can be reached.
@@ -172,6 +173,10 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
   abilities_ = co_await engines_.Probe();
   failed_probes_ = 0;
   restart_from_ = MonotonicTime::min();
+  // Before the local checkpoint is touched: a load that nobody waits for any more may read it.
+  ++failed_loads_;  // until it has succeeded
+  co_await engines_.Settle();
+  --failed_loads_;
   co_await ReadLog();
   if (update->kind == UpdateKind::kBoot && co_await Adopt(update)) co_return;
   if (update->kind == UpdateKind::kBoot) SetPhase(Phase::kCatchingUp, report_.reason);
@@ -190,7 +195,6 @@ Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   {
     const Lap lap(&update->drain_ms);
     co_await keeper_.Drained();
-    co_await engines_.Settle();
   }
   WriteJournal(kNoVersion, goal);
   const MonotonicTime paused_at = Now();

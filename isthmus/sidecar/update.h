@@ -45,7 +45,8 @@ struct Update {
   double closed_ms = 0;  // from the closing of the gate to its opening
   double paused_ms = 0;  // from the call of pause to the end of resume: no token in between
 
-  // The canary's log-probability is what it was at `from`: a sign that the load changed nothing.
+  // The canary's log-probability is what it was at the version loaded before: a sign that the load
+  // changed nothing.
   bool canary_unchanged = false;
 
   // The part of closed_ms that is neither requests that end nor the engines' own calls.

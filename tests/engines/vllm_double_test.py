@@ -202,6 +202,7 @@ class VllmDoubleTest(double_test_base.DoubleTest):
         self.post(KEEP)
         self.post("/update_weight_version", {"new_version": "v1"})
         entries = self.get("/_double/log")
+        self.assertEqual(self.double.call("GET", "/_double/log", {"from": 1})[1], entries[1:])
         self.assertEqual([(e["method"], e["path"], e["query"], e["body"], e["status"])
                           for e in entries], [
             ("POST", "/pause", {"mode": "keep", "clear_cache": "false"}, None, 200),

@@ -10,9 +10,9 @@ import upstream
 from island import harness
 
 SALT = rb'"cache_salt":"[0-9a-f]{16}\.1(?:\.[0-9a-f]{32})?",?'
-ODD = (b'{"id":"x" , "numbers":[1.0,1.50,1e5,1E+5,-0,0.1000,123456789012345678901234567890,'
-       b'2.2250738585072014e-308],"text":"\\u00e4 \\/ \xc3\xa4","nested":{"weight_version_start":7},'
-       b'"choices":[ ]\n}')
+ODD = (b'{"id":"x" , "numbers":[1.0,1.50,1e5,1E+5,-0,0.1000,123456789012345678901234567890'
+       b',2.2250738585072014e-308],"text":"\\u00e4\\/ \xc3\xa4","nested":{"weight_version_start":7}'
+       b',"choices":[ ]\n}')
 STAMP = b',"weight_version_start":1,"weight_version_end":1'
 
 

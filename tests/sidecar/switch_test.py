@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Requests in flight while the version is switched: policies, spans, sessions, clients that leave."""
+"""Requests in flight while the version is switched: policies, spans, sessions, lost clients."""
 
 import unittest
 
