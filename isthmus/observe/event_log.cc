@@ -39,9 +39,9 @@ EventLog::~EventLog() {
   if (owned_) ::close(fd_);
 }
 
-void EventLog::Write(std::string_view event, boost::json::object fields) {
+void EventLog::Write(std::string_view event, const boost::json::object& fields) {
   boost::json::object object = {{"time", FormatTime(SystemClock().Now())}, {"event", event}};
-  for (auto& [key, value] : fields) object[key] = std::move(value);
+  for (const auto& [key, value] : fields) object[key] = value;
   std::string line = boost::json::serialize(object);
   recent_.push_back(line);
   if (recent_.size() > kKept) recent_.pop_front();

@@ -31,7 +31,7 @@ class EventLog {
 
   // An event that cannot be written is kept in memory only: what happens is never stopped by a full
   // disk. `lost()` counts them.
-  void Write(std::string_view event, boost::json::object fields = {});
+  void Write(std::string_view event, const boost::json::object& fields = {});
   uint64_t lost() const { return lost_; }
 
   // The newest kKept lines, oldest first, without line ends.

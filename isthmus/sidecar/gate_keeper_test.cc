@@ -38,7 +38,7 @@ class GateKeeperTest : public ::testing::Test {
 
  protected:
   // A request that notes "NAME VERSION" or "NAME refused" when it is decided, and ends at once.
-  Pending<void> Send(std::string name, Request request) {
+  Pending<void> Send(const std::string& name, const Request& request) {
     return loop_.Spawn([this, name, request]() -> Task<void> {
       const Admission admission = co_await keeper_->Admit(request);
       const Decision& decision = admission.decision();

@@ -112,7 +112,7 @@ void Reconciler::Suspect() {
 }
 
 // Until then, or until somebody cancels the timer.
-Task<void> Reconciler::Rest(net::SteadyTimer* timer, MonotonicTime until) {
+Task<void> Reconciler::Rest(net::SteadyTimer* timer, MonotonicTime until) const {
   if (stopping_ || until <= Now()) co_return;
   timer->expires_at(until);
   try {

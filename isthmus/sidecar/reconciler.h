@@ -100,7 +100,7 @@ class Reconciler {
 
  private:
   // reconciler.cc: following the board.
-  net::Task<void> Rest(net::SteadyTimer* timer, MonotonicTime until);
+  net::Task<void> Rest(net::SteadyTimer* timer, MonotonicTime until) const;
   bool Serving() const;
   net::Task<void> Tick();
   net::Task<bool> ReadLog();

@@ -18,6 +18,7 @@ constexpr uint64_t kMaxOwnBodyBytes = 4096;
 std::vector<std::unique_ptr<engine::Engine>> MakeEngines(net::Loop& loop,
                                                          const SidecarOptions& options) {
   std::vector<std::unique_ptr<engine::Engine>> engines;
+  engines.reserve(options.engines.size());
   for (const engine::EngineSpec& spec : options.engines) {
     engines.push_back(engine::MakeEngine(loop, spec, options.engine));
   }
