@@ -91,30 +91,28 @@ Task<void> Sidecar::Run() {
                             {"engines", engines_.names()},
                             {"held", stager_.held()},
                             {"port", port()}});
-  net::Wakeup ended;
   bool running = true;
   std::exception_ptr failure;
   net::asio::co_spawn(loop_.get_executor(), reconciler_.Run(),
                       [&](const std::exception_ptr& error) {
-                        failure = error;
                         running = false;
-                        if (failure) terminating_ = true;
-                        ended.Fire();
-                        if (failure) terminated_.Fire();
+                        failure = error;
+                        if (error) terminating_ = true;
+                        changed_.Fire();  // last: it may end this coroutine
                       });
-  while (!terminating_) co_await terminated_.Wait();
+  while (!terminating_) co_await changed_.Wait();
   events_.Write("stopping", {});
   co_await reconciler_.Stop();
   keeper_.Stop();
   co_await server_->Drain(options_.drain);
-  while (running) co_await ended.Wait();
+  while (running) co_await changed_.Wait();
   events_.Write("stopped", {});
   if (failure) std::rethrow_exception(failure);
 }
 
 void Sidecar::Terminate() {
   terminating_ = true;
-  terminated_.Fire();
+  changed_.Fire();
 }
 
 void Sidecar::Reload() {

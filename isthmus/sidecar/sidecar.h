@@ -72,7 +72,7 @@ class Sidecar {
   std::optional<net::BearerTokens> client_tokens_;
   std::optional<net::BearerTokens> operator_tokens_;
   std::shared_ptr<net::ServerTls> tls_;
-  net::Wakeup terminated_;
+  net::Wakeup changed_;  // to be terminated, or the reconciler has ended
   bool terminating_ = false;
   std::unique_ptr<net::Server> server_;  // last: its handlers use all of the above
 };
