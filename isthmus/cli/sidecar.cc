@@ -68,7 +68,7 @@ std::optional<fs::path> PathOrNone(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional<fs::path>(text);
 }
 
-std::shared_ptr<const net::ServerTls> ListenerTls(const SidecarArguments& arguments) {
+std::shared_ptr<net::ServerTls> ListenerTls(const SidecarArguments& arguments) {
   if (arguments.tls_certificate.empty() && arguments.tls_key.empty()) {
     if (arguments.tls_client_ca.empty()) return nullptr;
     Throw(ErrorCode::kInvalid, "read --tls-client-ca: needs --tls-certificate and --tls-key");
@@ -124,13 +124,13 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.operator_tokens = PathOrNone(arguments.operator_tokens);
   options.drain = seconds(arguments.stop_limit_s);
   ParseListen(arguments.listen, &options.server);
-  options.server.tls = ListenerTls(arguments);
+  options.tls = ListenerTls(arguments);
   return options;
 }
 
-void PrintListening(const Context& context, const net::ServerOptions& server, uint16_t port) {
-  const std::string url = fmt::format("{}://{}", server.tls ? "https" : "http",
-                                      net::Origin{false, server.host, port}.Authority());
+void PrintListening(const Context& context, const sidecar::SidecarOptions& options, uint16_t port) {
+  const std::string url = fmt::format("{}://{}", options.tls ? "https" : "http",
+                                      net::Origin{false, options.server.host, port}.Authority());
   if (context.json) {
     PrintJson({{"listening", url}});
   } else {
@@ -140,13 +140,12 @@ void PrintListening(const Context& context, const net::ServerOptions& server, ui
 }
 
 void RunSidecar(const SidecarArguments& arguments, Context& context) {
-  sidecar::SidecarOptions options = OptionsOf(arguments, context);
-  const net::ServerOptions server = options.server;
+  const sidecar::SidecarOptions options = OptionsOf(arguments, context);
   net::Loop loop(1);
-  sidecar::Sidecar sidecar(loop, std::move(options));
+  sidecar::Sidecar sidecar(loop, options);
   const net::ProcessSignals signals(
       loop, [&] { sidecar.Terminate(); }, [&] { sidecar.Reload(); });
-  PrintListening(context, server, sidecar.port());
+  PrintListening(context, options, sidecar.port());
   std::exception_ptr failure;
   boost::asio::co_spawn(loop, sidecar.Run(), [&](const std::exception_ptr& error) {
     failure = error;

@@ -48,6 +48,7 @@ SidecarOptions Completed(SidecarOptions options) {
   options.proxy.keep_authorization = !options.client_tokens && !options.operator_tokens;
   options.proxy.engine_token = options.engine.bearer_token;
   options.proxy.tls = options.engine.tls;
+  options.server.tls = options.tls;
   options.server.limits.body_bytes = options.proxy.max_body_bytes;
   return options;
 }
@@ -79,7 +80,6 @@ Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
   keeper_.set_on_waiting([this] { reconciler_.Nudge(); });
   proxy_.set_on_failure([this] { reconciler_.Suspect(); });
   reconciler_.set_on_update([this](const Update& update) { metrics_.Observe(update); });
-  tls_ = std::const_pointer_cast<net::ServerTls>(options_.server.tls);
   server_ = std::make_unique<net::Server>(
       loop, options_.server, [this](net::Exchange& exchange) { return Handle(exchange); });
 }
@@ -117,7 +117,7 @@ void Sidecar::Terminate() {
 
 void Sidecar::Reload() {
   try {
-    if (tls_) tls_->Reload();
+    if (options_.tls) options_.tls->Reload();
     ReadTokens();
     events_.Write("reloaded", {});
   } catch (const Error& error) {
@@ -134,11 +134,6 @@ void Sidecar::ReadTokens() {
   operator_tokens_ = std::move(operators);
 }
 
-bool Sidecar::MayPass(const net::Exchange& exchange,
-                      const std::optional<net::BearerTokens>& tokens) const {
-  return !tokens || tokens->Admits(const_cast<net::Exchange&>(exchange).request().headers);
-}
-
 Task<void> Sidecar::Handle(net::Exchange& exchange) {
   const std::string target = exchange.request().target;
   const std::string path = target.substr(0, target.find('?'));
@@ -146,7 +141,7 @@ Task<void> Sidecar::Handle(net::Exchange& exchange) {
   const bool own =
       open || path == "/server_info" || path == "/metrics" || path == "/events" || path == "/wake";
   const auto& tokens = own && operator_tokens_ ? operator_tokens_ : client_tokens_;
-  if (!open && !MayPass(exchange, tokens)) {
+  if (!open && tokens && !tokens->Admits(exchange.request().headers)) {
     co_return co_await exchange.Respond(net::Unauthorized());
   }
   if (own) co_return co_await HandleOwn(exchange, path);

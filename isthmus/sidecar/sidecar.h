@@ -27,8 +27,9 @@ struct SidecarOptions {
   ReconcilerOptions reconciler;        // run and pin are those of here
   GateOptions gate;
   ProxyOptions proxy;
-  net::ServerOptions server;
-  std::string event_log;  // a file, "-" for standard error, empty for none
+  net::ServerOptions server;            // its `tls` is the one below
+  std::shared_ptr<net::ServerTls> tls;  // of the listener; none: plain HTTP
+  std::string event_log;                // a file, "-" for standard error, empty for none
   // Files of bearer tokens: for rollout requests, and for all else but /health and /live. Without
   // the second the first counts for both; without both everybody is let in.
   std::optional<fs::path> client_tokens;
@@ -57,7 +58,6 @@ class Sidecar {
   net::Task<void> Handle(net::Exchange& exchange);
   net::Task<void> HandleOwn(net::Exchange& exchange, std::string_view path);
   std::string OwnBody(std::string_view path);
-  bool MayPass(const net::Exchange& exchange, const std::optional<net::BearerTokens>& tokens) const;
   void ReadTokens();
 
   net::Loop& loop_;
@@ -71,7 +71,6 @@ class Sidecar {
   Metrics metrics_;
   std::optional<net::BearerTokens> client_tokens_;
   std::optional<net::BearerTokens> operator_tokens_;
-  std::shared_ptr<net::ServerTls> tls_;
   net::Wakeup changed_;  // to be terminated, or the reconciler has ended
   bool terminating_ = false;
   std::unique_ptr<net::Server> server_;  // last: its handlers use all of the above
