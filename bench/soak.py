@@ -28,7 +28,7 @@ LARGE_BYTES = 8 << 20
 
 def work(island):
     """One turn of about a second, at a fraction of what the sidecar can do."""
-    island.measure("load", island.sidecar, "--connections", 4, "--warm-up-ms", 1, "--time-ms", 100)
+    island.measure("load", island.sidecar, "--connections", 4, "--warm-up-ms", 1, "--time-ms", 500)
     island.measure("streams", island.sidecar, "--streams", 100, "--events", 10, "--interval-us",
                    50_000)
     island.measure("large", island.sidecar, "--bytes", LARGE_BYTES, "--connections", 1,
