@@ -4,9 +4,10 @@
 soak.py [--minutes M] [--build DIR] [--csv FILE]
 
 An engine that answers at once, a sidecar in front of it, and for M minutes (default 60) in turn:
-a burst of small answers, a hundred event streams, one large answer, and a new version. Every ten seconds the sidecar's resident memory is read. Prints the medians of the
-first and the last quarter after a warm-up, and exits with 1 if memory grew by more than 5 % and
-1 MiB, or if the sidecar was not ready in the end.
+a burst of small answers, a hundred event streams, one large answer, and a new version. Every ten
+seconds the sidecar's resident memory is read. Prints the medians of the first and the last quarter
+after a warm-up, and exits with 1 if memory grew by more than 5 % and 1 MiB, or if the sidecar was
+not ready in the end.
 """
 
 import argparse
