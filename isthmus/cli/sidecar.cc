@@ -1,5 +1,6 @@
 // sidecar, status: an island that follows a run.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <chrono>
@@ -20,6 +21,9 @@ using sidecar::DrainPolicy;
 constexpr uint64_t kMaxInfoBytes = 1 << 20;
 // Between two tokens of an engine that is not being switched.
 constexpr auto kEngineSilence = std::chrono::seconds(120);
+// Less than the 5 s after which uvicorn closes an unused connection: a request that meets the close
+// would be lost.
+constexpr auto kEngineKeepAlive = std::chrono::seconds(4);
 constexpr auto kWatchInterval = std::chrono::seconds(1);
 
 struct SidecarArguments {
@@ -33,6 +37,7 @@ struct SidecarArguments {
   uint64_t poll_ms = 2'000;
   uint64_t load_limit_s = 600;
   uint64_t pause_limit_s = 120;
+  uint64_t generation_limit_s = 3600;
   uint64_t drain_limit_s = 600;
   uint64_t stop_limit_s = 30;
   uint64_t start_limit_s = 600;
@@ -103,9 +108,11 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   }
   options.engine.limits.load = options.engine.limits.settle = seconds(arguments.load_limit_s);
   options.engine.limits.pause = seconds(arguments.pause_limit_s);
-  // Streams stand still while a switch in place loads.
-  options.proxy.limits.idle =
-      seconds(arguments.load_limit_s + arguments.pause_limit_s) + kEngineSilence;
+  // Requests stand still while a switch in place loads.
+  const seconds standstill(arguments.load_limit_s + arguments.pause_limit_s);
+  options.proxy.limits.idle = standstill + kEngineSilence;
+  options.proxy.limits.first_byte = standstill + seconds(arguments.generation_limit_s);
+  options.proxy.limits.pooled = kEngineKeepAlive;
   options.engine.bearer_token = ReadToken(arguments.engine_token);
   if (!arguments.engine_ca.empty()) {
     options.engine.tls =
@@ -139,7 +146,16 @@ void PrintListening(const Context& context, const sidecar::SidecarOptions& optio
   std::fflush(stdout);  // whoever started it waits for this line
 }
 
+// Two descriptors a request: the shell's usual 1,024 are soon used up.
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it was
+}
+
 void RunSidecar(const SidecarArguments& arguments, Context& context) {
+  RaiseDescriptorLimit();
   const sidecar::SidecarOptions options = OptionsOf(arguments, context);
   net::Loop loop(1);
   sidecar::Sidecar sidecar(loop, options);
@@ -286,6 +302,11 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
   command
       ->add_option("--pause-limit-s", arguments->pause_limit_s,
                    "Most that an engine may take to pause, its own requests included")
+      ->check(seconds)
+      ->capture_default_str();
+  command
+      ->add_option("--generation-limit-s", arguments->generation_limit_s,
+                   "Most that an engine may take for an answer in one piece")
       ->check(seconds)
       ->capture_default_str();
   command

@@ -111,7 +111,10 @@ Task<std::shared_ptr<Connection>> ConnectionPool::Connect(const Origin& origin) 
 
 Task<std::shared_ptr<Connection>> ConnectionPool::ConnectTo(const Origin& origin,
                                                             const tcp::endpoint& endpoint) {
-  Socket socket(loop_.get_executor(), endpoint.protocol());
+  Socket socket(loop_.get_executor());
+  boost::system::error_code error;
+  socket.open(endpoint.protocol(), error);
+  if (error) Throw(ErrorCode::kUnavailable, "open a socket: {}", error.message());
   auto connection =
       std::make_shared<Connection>(std::move(socket), deadlines_, limits_.piece_bytes);
   connection->Limit(limits_.connect);

@@ -15,8 +15,7 @@ using engine::Abilities;
 using engine::EngineState;
 using net::Task;
 
-// What the branches of OnAll share. Branches hold it too: they may outlive a caller that is
-// cancelled.
+// What the branches of OnAll share.
 struct Fork {
   explicit Fork(size_t count) : running(count), failures(count) {}
   size_t running;
@@ -38,14 +37,27 @@ std::string EngineGroup::names() const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A single engine needs no fork; and its cancellation reaches the call.
+// Whatever else an adapter runs into (no memory, no descriptors) is a failed call too.
+Task<void> EngineGroup::OnOne(Step& step, size_t index) {
+  std::string problem;
+  try {
+    co_return co_await step(index);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  Throw(ErrorCode::kUnavailable, "{}: {}", engines_[index]->name(), problem);
+}
+
+// A single engine needs no fork.
 Task<void> EngineGroup::OnAll(Step step) {
-  if (engines_.size() == 1) co_return co_await step(0);
+  if (engines_.size() == 1) co_return co_await OnOne(step, 0);
   auto fork = std::make_shared<Fork>(engines_.size());
   auto shared_step = std::make_shared<Step>(std::move(step));
   for (size_t i = 0; i < engines_.size(); ++i) {
     net::asio::co_spawn(
-        loop_.get_executor(), [shared_step, i] { return (*shared_step)(i); },
+        loop_.get_executor(), [this, shared_step, i] { return OnOne(*shared_step, i); },
         [fork, shared_step, i](std::exception_ptr failure) {
           fork->failures[i] = std::move(failure);
           if (--fork->running == 0) fork->ended.Fire();

@@ -41,6 +41,7 @@ class EngineGroup {
  private:
   using Step = std::function<net::Task<void>(size_t index)>;
   net::Task<void> OnAll(Step step);
+  net::Task<void> OnOne(Step& step, size_t index);
 
   net::Loop& loop_;
   std::vector<std::unique_ptr<engine::Engine>> engines_;

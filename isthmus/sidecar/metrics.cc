@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "isthmus/sidecar/server_info.h"
+
 namespace isthmus::sidecar {
 namespace {
 
@@ -120,7 +122,7 @@ void Metrics::Observe(const Update& update) {
 std::string Metrics::Expose(const Moment& moment) {
   Families& all = *families_;
   const Gate& gate = moment.gate;
-  all.ready.Set(gate.state() == GateState::kReady ? 1 : 0);
+  all.ready.Set(IsReady(gate) ? 1 : 0);
   all.served.Set(static_cast<double>(gate.served()));
   all.target.Set(static_cast<double>(moment.report.target));
   all.head.Set(static_cast<double>(moment.report.head));

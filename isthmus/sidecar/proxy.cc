@@ -72,7 +72,7 @@ Task<void> Proxy::Handle(net::Exchange& exchange) {
 }
 
 Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
-  const std::string text = co_await exchange.ReadBody(options_.max_body_bytes);
+  std::string text = co_await exchange.ReadBody(options_.max_body_bytes);
   std::optional<RequestBody> body;
   std::optional<HeaderFields> headers;
   Request request;
@@ -98,6 +98,7 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   Turn turn{std::move(admission), route, options_.run, headers->spans, request.session, {}};
   turn.body = body->Edited(SaltFor(turn.admission.decision().version, body->user_salt()));
   body.reset();
+  text = {};
   co_await Serve(exchange, turn);
 }
 
@@ -120,8 +121,10 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
     ++counters_.aborted;
   }
   turn.admission.Finish();
-  if (!failure) {
+  if (turn.admission.aborted() && !exchange.disconnected()) {
     co_await net::asio::this_coro::reset_cancellation_state();
+  }
+  if (!failure) {
     failure.emplace(ErrorCode::kUnavailable, "the island ended this request to switch versions");
   }
   if (exchange.started()) throw Error(*failure);  // cut off: it must not look complete
@@ -150,13 +153,16 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
   }
 }
 
-// An answer in one piece: the engine has generated all of it when its head is there.
+// An answer in one piece, if it is JSON: the engine has generated all of it when its head is there.
 Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::ResponseHead head,
                            Turn& turn) {
+  if (!IsJson(head)) {  // may be streamed, in a form that is not known here
+    AddStampFields(turn.run, turn.admission.stamp(), false, &head.headers);
+    co_return co_await PassOn(exchange, call, std::move(head));
+  }
   turn.admission.Finish();
   const Stamp stamp = turn.admission.stamp();
   AddStampFields(turn.run, stamp, true, &head.headers);
-  if (!IsJson(head)) co_return co_await PassOn(exchange, call, std::move(head));
   if (call.done()) co_return co_await PassOn(exchange, call, std::move(head));
   JsonAnswer answer(turn.route, stamp, turn.spans, head);
   AnswerStamp::Pieces pieces;

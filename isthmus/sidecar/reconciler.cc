@@ -60,11 +60,36 @@ Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& k
 Task<void> Reconciler::Run() {
   bool watching = true;
   net::Wakeup ended;
-  net::asio::co_spawn(loop_.get_executor(), Watch(), [&](const std::exception_ptr& failure) {
+  std::exception_ptr failure;
+  net::asio::co_spawn(loop_.get_executor(), Watch(), [&](const std::exception_ptr& error) {
     watching = false;
-    if (failure) stopping_ = true;
+    if (error) failure = error;
+    if (error) Abandon();
+    looking_ = false;
+    looked_.Fire();
     ended.Fire();
   });
+  try {
+    co_await Work();
+  } catch (const std::exception&) {
+    failure = std::current_exception();
+  }
+  Abandon();
+  while (watching) co_await ended.Wait();
+  engines_taken_ = switching_ = false;
+  switched_.Fire();
+  SetPhase(Phase::kStopped, "the sidecar was told to stop");
+  if (failure) std::rethrow_exception(failure);
+}
+
+// Nothing new is begun, and those that rest look up.
+void Reconciler::Abandon() {
+  stopping_ = true;
+  timer_.cancel();
+  watch_timer_.cancel();
+}
+
+Task<void> Reconciler::Work() {
   while (!stopping_) {
     const GateState state = keeper_.gate().state();
     if (state == GateState::kStopped) break;
@@ -78,14 +103,10 @@ Task<void> Reconciler::Run() {
       if (keeper_.gate().state() != GateState::kReady) co_await Rest(&timer_, retry_at_);
     }
   }
-  watch_timer_.cancel();
-  while (watching) co_await ended.Wait();
-  SetPhase(Phase::kStopped, "the sidecar was told to stop");
 }
 
 Task<void> Reconciler::Stop() {
-  stopping_ = true;
-  timer_.cancel();
+  Abandon();
   while (switching_) co_await switched_.Wait();
 }
 
@@ -107,7 +128,8 @@ void Reconciler::Nudge() {
 }
 
 void Reconciler::Suspect() {
-  next_look_ = Now();
+  // Clients that provoke failures must not keep the engines busy with looks.
+  next_look_ = std::max(Now(), looked_at_ + options_.inspect / 4);
   watch_timer_.cancel();
 }
 
@@ -185,7 +207,12 @@ Task<void> Reconciler::Follow() {
     co_return;
   }
   if (!co_await StageGoal(&goal) || !Serving()) co_return;
-  if (goal == keeper_.gate().served() || !FitsTheEngines(goal)) co_return;
+  if (goal == keeper_.gate().served()) co_return;
+  if (std::string misfit = MisfitOf(goal); !misfit.empty()) {
+    SetPhase(Phase::kReady, std::move(misfit));
+    next_read_ = Now();  // an older one may do
+    co_return;
+  }
   const MonotonicTime free_at = keeper_.Prepare(goal);
   if (!hold_began_) hold_began_ = Now();
   if (free_at > Now()) {
@@ -199,18 +226,17 @@ Task<void> Reconciler::Follow() {
   co_await Switch(goal);
 }
 
-// Engines that are made to load another model's weights fail half-way, or do not fail.
-bool Reconciler::FitsTheEngines(VersionNumber goal) {
-  if (served_layout_.empty() || served_layout_ == verified_layout_) return true;
+// Empty if it fits. Engines that are made to load another model's weights fail half-way, or do not
+// fail.
+std::string Reconciler::MisfitOf(VersionNumber goal) {
+  if (served_layout_.empty() || served_layout_ == verified_layout_) return "";
   report_.unloadable.insert(goal);
   events_.Write("unloadable", {{"version", goal}, {"reason", "another model"}});
-  SetPhase(Phase::kReady,
-           fmt::format("version {} is of another model: tensors, shapes, dtypes or config.json "
-                       "differ from those that the engines were started with; start the engines "
-                       "anew, then the sidecar",
-                       goal));
-  next_read_ = Now();  // an older one may do
-  return false;
+  return fmt::format(
+      "version {} is of another model: tensors, shapes, dtypes or config.json differ from those "
+      "that "
+      "the engines were started with; start the engines anew, then the sidecar",
+      goal);
 }
 
 // Brings the local checkpoint to the goal, and to a newer goal that appeared meanwhile. False if it

@@ -102,11 +102,13 @@ class Reconciler {
   // reconciler.cc: following the board.
   net::Task<void> Rest(net::SteadyTimer* timer, MonotonicTime until) const;
   bool Serving() const;
+  net::Task<void> Work();
+  void Abandon();
   net::Task<void> Tick();
   net::Task<bool> ReadLog();
   net::Task<void> Follow();
   net::Task<bool> StageGoal(VersionNumber* goal);
-  bool FitsTheEngines(VersionNumber goal);
+  std::string MisfitOf(VersionNumber goal);
   VersionNumber Goal() const;
   void SetPhase(Phase phase, std::string reason);
 
@@ -155,6 +157,7 @@ class Reconciler {
   MonotonicTime read_at_;
   MonotonicTime next_read_;
   MonotonicTime next_look_;
+  MonotonicTime looked_at_;
   MonotonicTime retry_at_;
   std::optional<MonotonicTime> hold_until_;
   std::optional<MonotonicTime> hold_began_;

@@ -29,8 +29,11 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   update.from = keeper_.gate().served();
   update.to = goal;
   co_await TakeEngines();
-  if (!Serving()) {
+  // A session may have begun a turn at the served version meanwhile.
+  if (!Serving() || keeper_.Prepare(goal) > Now()) {
     engines_taken_ = false;
+    hold_until_ = Now();
+    staging_ = std::move(update);
     co_return;
   }
   switching_ = true;
@@ -38,8 +41,8 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   const MonotonicTime closed_at = Now();
   std::optional<Error> failure;
   try {
-    WriteJournal(kNoVersion, goal);
     keeper_.Close(options_.policy, goal);
+    WriteJournal(kNoVersion, goal);  // before the first call to the engines
     co_await Commit(goal, closed_at, &update);
   } catch (const Error& error) {
     failure = error;
@@ -49,6 +52,7 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
     next_read_ = Now();  // there may be more versions, or this one was a stop on the way
   } else if (keeper_.gate().state() == GateState::kCommitting) {
     keeper_.Poison();
+    ++failed_loads_;
     NoteLoadFailure(goal);
     SetPhase(Phase::kPoisoned, failure->what());
     retry_at_ = Now();
@@ -114,7 +118,7 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
 
 // Nothing was loaded: the engines go on with what they have, if they can be reached.
 Task<void> Reconciler::GiveUp(const Error& error, VersionNumber goal) {
-  if (keeper_.gate().state() != GateState::kClosing) {  // the journal could not be written
+  if (keeper_.gate().state() != GateState::kClosing) {  // it was not even closed
     SetPhase(Phase::kReady, error.what());
     co_return;
   }
@@ -172,6 +176,7 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
   ++failed_probes_;  // until it has succeeded
   abilities_ = co_await engines_.Probe();
   failed_probes_ = 0;
+  tells_pause_.clear();  // another program may be there
   restart_from_ = MonotonicTime::min();
   // Before the local checkpoint is touched: a load that nobody waits for any more may read it.
   ++failed_loads_;  // until it has succeeded
@@ -182,6 +187,11 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
   if (update->kind == UpdateKind::kBoot) SetPhase(Phase::kCatchingUp, report_.reason);
   const VersionNumber goal = co_await StageForRecovery(update);
   update->to = goal;
+  if (update->kind == UpdateKind::kReseed) {  // the engines are those that served before
+    if (const std::string misfit = MisfitOf(goal); !misfit.empty()) {
+      Throw(ErrorCode::kNotReady, "{}", misfit);
+    }
+  }
   if (stopping_)
     Throw(ErrorCode::kUnavailable, "load version {}: the sidecar was told to stop", goal);
   switching_ = true;
@@ -191,12 +201,12 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
 // Whatever the engines hold and do: from here they are paused, loaded and proven anew.
 Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   const Lap closed(&update->closed_ms);
-  ++failed_loads_;  // until it has succeeded
   {
     const Lap lap(&update->drain_ms);
     co_await keeper_.Drained();
   }
   WriteJournal(kNoVersion, goal);
+  ++failed_loads_;  // until it has succeeded
   const MonotonicTime paused_at = Now();
   {
     const Lap lap(&update->pause_ms);
@@ -303,6 +313,7 @@ Task<void> Reconciler::RestartEngines() {
   }
   if (failure) events_.Write("restart_failed", {{"error", failure->what()}});
   failed_loads_ = failed_probes_ = 0;
+  served_layout_.clear();  // they start with what they are given
   retry_at_ = Now();
   restart_from_ = Now() + options_.start_limit;
 }
@@ -333,6 +344,7 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
 
 // A record that cannot be written costs the successor a reload, and the requests of now nothing.
 void Reconciler::NoteServing(VersionNumber version) {
+  load_failures_.erase(version);
   if (version == verified_) {
     served_digest_ = verified_digest_;
     served_layout_ = verified_layout_;

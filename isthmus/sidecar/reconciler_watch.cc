@@ -21,7 +21,8 @@ Task<void> Reconciler::Watch() {
       co_await Rest(&watch_timer_, next_look_);
       continue;
     }
-    next_look_ = Now() + options_.inspect;
+    looked_at_ = Now();
+    next_look_ = looked_at_ + options_.inspect;
     if (keeper_.gate().state() != GateState::kReady || engines_taken_) continue;
     looking_ = true;
     co_await LookAtEngines();

@@ -97,7 +97,7 @@ Task<void> Sidecar::Run() {
                       [&](const std::exception_ptr& error) {
                         running = false;
                         failure = error;
-                        if (error) terminating_ = true;
+                        terminating_ = true;
                         changed_.Fire();  // last: it may end this coroutine
                       });
   while (!terminating_) co_await changed_.Wait();
