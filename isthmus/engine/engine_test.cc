@@ -23,7 +23,7 @@ TEST(EngineSpecTest, NamesAKindAndATarget) {
 
 void Make(const EngineSpec& spec, EngineOptions options = {}) {
   LoopThread loop;
-  loop.Do([&] { MakeEngine(loop.loop(), spec, std::move(options)); });
+  loop.Do([&] { MakeEngine(loop.loop(), spec, options); });
 }
 
 TEST(MakeEngineTest, RefusesUnknownKindsAndMalformedTargets) {
