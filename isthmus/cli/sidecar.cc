@@ -5,7 +5,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "isthmus/board/json_fields.h"
 #include "isthmus/cli/command.h"
@@ -159,8 +161,13 @@ void RunSidecar(const SidecarArguments& arguments, Context& context) {
   const sidecar::SidecarOptions options = OptionsOf(arguments, context);
   net::Loop loop(1);
   sidecar::Sidecar sidecar(loop, options);
-  const net::ProcessSignals signals(
-      loop, [&] { sidecar.Terminate(); }, [&] { sidecar.Reload(); });
+  bool asked = false;
+  const auto terminate = [&] {
+    // Asked again: at once, as a kill -9 would, which costs the successor a reload at most.
+    if (std::exchange(asked, true)) std::_Exit(ExitCode(ErrorCode::kUnavailable));
+    sidecar.Terminate();
+  };
+  const net::ProcessSignals signals(loop, terminate, [&] { sidecar.Reload(); });
   PrintListening(context, options, sidecar.port());
   std::exception_ptr failure;
   boost::asio::co_spawn(loop, sidecar.Run(), [&](const std::exception_ptr& error) {

@@ -4,12 +4,14 @@ same, and requests are answered."""
 
 import contextlib
 import fcntl
+import http.client
 import os
 import pathlib
 import signal
 import unittest
 
 import island
+from island import harness
 
 BREAK_S = int(pathlib.Path("/proc/sys/fs/lease-break-time").read_text(encoding="ascii"))
 
@@ -64,6 +66,28 @@ class StuckBoardTest(island.IslandTest):
             for _ in range(20):
                 self.assert_serves(1)
         self.wait_for_version(2)
+
+    def listens_no_more(self):
+        try:
+            self.sidecar.get("/live")
+        except (OSError, http.client.HTTPException):
+            return True
+        return False
+
+    def test_a_second_signal_ends_it_at_once_whatever_hangs(self):
+        self.publish()
+        with hanging(self.newest("*patch.part")):
+            self.wake()
+            self.wait_for(lambda info: info["state"] == "staging", "staging")
+            self.process.process.terminate()
+            harness.wait_until(self.listens_no_more, "all but the stage has ended")
+            self.assertIsNone(self.process.process.poll())
+            self.process.process.terminate()
+            self.assertEqual(self.process.process.wait(BREAK_S // 2), 6)
+        self.start_sidecar()
+        self.wake()
+        self.wait_for_version(2)
+        self.assert_serves(2)
 
 
 if __name__ == "__main__":
