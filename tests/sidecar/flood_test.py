@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Thousands that wait, few descriptors, and requests that are nonsense in every way."""
 
+import json
 import random
 import resource
 import selectors
@@ -80,6 +81,25 @@ class FloodTest(upstream.UpstreamTest):
         self.publish()
         self.wait_for_version(2)
         self.assertEqual(self.process.process.poll(), None)
+
+    def test_without_descriptors_to_look_at_its_engine_it_serves_no_more_and_comes_back(self):
+        probe = self.sidecar.connect()  # one that is there already
+        self.addCleanup(probe.close)
+
+        def is_ready():
+            probe.request("GET", "/server_info")
+            return json.loads(probe.getresponse().read())["ready"]
+
+        self.assertTrue(is_ready())
+        limits = resource.prlimit(self.process.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.process.process.pid, resource.RLIMIT_NOFILE, (40, limits[1]))
+        connections = self.open_waiting(100, 2)
+        harness.wait_until(lambda: not is_ready(), "the engine that cannot be seen is not trusted")
+        for connection in connections:
+            connection.close()
+        self.wait_for_version(1)
+        self.publish()
+        self.wait_for_version(2)
 
 
 class NonsenseTest(upstream.UpstreamTest):
