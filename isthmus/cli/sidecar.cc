@@ -218,6 +218,7 @@ std::string AskForInfo(const StatusArguments& arguments) {
 std::string TextOf(const json::object& object, std::string_view key) {
   const json::value* value = object.if_contains(key);
   if (value == nullptr || value->is_null()) return "-";
+  if (value->is_double()) return fmt::format("{:.1f}", value->as_double());
   return value->is_string() ? OneLine(value->as_string()) : json::serialize(*value);
 }
 
@@ -243,8 +244,8 @@ void PrintUpdate(const json::object& update, Facts* facts) {
   for (std::string_view phase : {"drain", "pause", "load", "flush", "verify", "resume", "canary"}) {
     closed += fmt::format("{} {} ", phase, TextOf(update, fmt::format("{}_ms", phase)));
   }
-  facts->Add("staged, ms", staged);
-  facts->Add("switched, ms", closed);
+  facts->Add("staged, ms", std::string(net::TrimBlanks(staged)));
+  facts->Add("switched, ms", std::string(net::TrimBlanks(closed)));
   facts->Add("paused, ms", TextOf(update, "paused_ms"));
   if (update.contains("error")) facts->Add("failed", TextOf(update, "error"));
 }
@@ -368,7 +369,8 @@ void AddSidecar(CLI::App& app, Context& context) {
   command
       ->add_option("--policy", arguments->policy,
                    "What happens to requests in flight when the version is switched")
-      ->transform(CLI::CheckedTransformer(policies))
+      ->transform(CLI::CheckedTransformer(policies).description("{in_place,drain,abort}"))
+      ->type_name("POLICY")
       ->default_str("in_place");
   command->add_option("--pin", arguments->pin, "Serve this version and no other")
       ->check(CLI::Range(board::VersionNumber{1}, board::kMaxVersion));
