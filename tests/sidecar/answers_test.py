@@ -53,10 +53,10 @@ class AnswerTest(upstream.UpstreamTest):
     def test_an_answer_in_chunks_or_until_the_end_is_stamped_too(self):
         chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (
             ODD[at:at + 7] for at in range(0, len(ODD), 7))) + b"0\r\n\r\n"
-        start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+        start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
         self.upstream.answer = start + b"Transfer-Encoding: chunked\r\n\r\n" + chunks
         self.assertIn(STAMP, self.raw()[1])
-        self.upstream.answer = start + b"Connection: close\r\n\r\n" + ODD
+        self.upstream.answer = start + b"\r\n" + ODD
         self.assertIn(STAMP, self.raw()[1])
 
     def test_an_answer_that_breaks_off_does_not_look_complete(self):
