@@ -107,4 +107,8 @@ std::string JsonFields::PathOf(std::string_view key) const {
   return where_.empty() ? shown : fmt::format("{}.{}", where_, shown);
 }
 
+boost::json::value VersionOrNull(VersionNumber version) {
+  return version == kNoVersion ? boost::json::value(nullptr) : boost::json::value(version);
+}
+
 }  // namespace isthmus::board

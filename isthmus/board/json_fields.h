@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isthmus/base/digest.h"
+#include "isthmus/board/manifest.h"
 
 namespace isthmus::board {
 
@@ -51,6 +52,9 @@ class JsonFields {
   const boost::json::object* object_;
   std::string where_;
 };
+
+// How JSON shows a version: null for kNoVersion.
+boost::json::value VersionOrNull(VersionNumber version);
 
 }  // namespace isthmus::board
 

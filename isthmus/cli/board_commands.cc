@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "isthmus/board/json_fields.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/publish/publisher.h"
@@ -15,6 +16,7 @@ namespace {
 using board::kNoVersion;
 using board::Manifest;
 using board::VersionNumber;
+using board::VersionOrNull;
 
 double DensityOf(const Manifest& manifest) {
   return manifest.elements == 0
@@ -25,10 +27,6 @@ double DensityOf(const Manifest& manifest) {
 bool IsAnchor(const Manifest& manifest) {
   return !manifest.payloads.empty() &&
          manifest.payloads.front().kind == board::PayloadKind::kAnchor;
-}
-
-json::value VersionOrNull(VersionNumber version) {
-  return version == kNoVersion ? json::value(nullptr) : json::value(version);
 }
 
 struct PublishArguments {

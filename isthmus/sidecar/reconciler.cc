@@ -158,7 +158,7 @@ bool Reconciler::Serving() const {
   return keeper_.gate().state() == GateState::kReady && !stopping_;
 }
 
-Task<bool> Reconciler::ReadLog() {
+Task<void> Reconciler::ReadLog() {
   LogReading reading;
   std::string error;
   try {
@@ -183,10 +183,9 @@ Task<bool> Reconciler::ReadLog() {
     events_.Write(error.empty() ? "board_reached" : "board_lost", {{"error", error}});
   }
   report_.board_error = error;
-  if (!error.empty()) co_return false;
+  if (!error.empty()) co_return;
   report_.head = reading.head;
   report_.board_read = SystemClock().Now();
-  co_return true;
 }
 
 VersionNumber Reconciler::Goal() const {
@@ -233,9 +232,8 @@ std::string Reconciler::MisfitOf(VersionNumber goal) {
   report_.unloadable.insert(goal);
   events_.Write("unloadable", {{"version", goal}, {"reason", "another model"}});
   return fmt::format(
-      "version {} is of another model: tensors, shapes, dtypes or config.json differ from those "
-      "that "
-      "the engines were started with; start the engines anew, then the sidecar",
+      "version {} is of another model: tensors, shapes, dtypes or config.json differ from "
+      "those that the engines were started with; start the engines anew, then the sidecar",
       goal);
 }
 
@@ -274,7 +272,6 @@ Task<bool> Reconciler::StageGoal(VersionNumber* goal) {
 
 void Reconciler::AddStaged(const Staged& staged) {
   verified_ = staged.pull.to;
-  verified_digest_ = staged.digest;
   verified_layout_ = staged.layout;
   staging_.fetch_ms += staged.fetch_ms;
   staging_.apply_ms += staged.apply_ms;

@@ -105,7 +105,7 @@ class Reconciler {
   net::Task<void> Work();
   void Abandon();
   net::Task<void> Tick();
-  net::Task<bool> ReadLog();
+  net::Task<void> ReadLog();
   net::Task<void> Follow();
   net::Task<bool> StageGoal(VersionNumber* goal);
   std::string MisfitOf(VersionNumber goal);
@@ -175,8 +175,7 @@ class Reconciler {
   MonotonicTime restart_from_;  // engines that are starting are left alone until then
   size_t failed_looks_ = 0;
   VersionNumber verified_ = kNoVersion;  // that this process has staged
-  std::string verified_digest_, verified_layout_;
-  std::string served_digest_, served_layout_;
+  std::string verified_layout_, served_layout_;
   std::vector<std::optional<double>> canaries_;  // of the last load that got so far
   VersionNumber canaries_of_ = kNoVersion;
   Update staging_;  // what the next switch has cost so far

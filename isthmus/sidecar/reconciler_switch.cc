@@ -249,7 +249,6 @@ Task<bool> Reconciler::Adopt(Update* update) {
   }
   update->kind = UpdateKind::kAdoption;
   update->to = record->serving;
-  served_digest_ = record->digest;
   served_layout_ = record->layout;
   co_await keeper_.Drained();
   keeper_.Open(record->serving);
@@ -337,7 +336,6 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
   for (const auto& engine : engines_.engines()) record.engines.push_back(engine->name());
   record.serving = serving;
   record.switching = switching;
-  record.digest = served_digest_;
   record.layout = served_layout_;
   journal_.Write(std::move(record));
 }
@@ -345,10 +343,7 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
 // A record that cannot be written costs the successor a reload, and the requests of now nothing.
 void Reconciler::NoteServing(VersionNumber version) {
   load_failures_.erase(version);
-  if (version == verified_) {
-    served_digest_ = verified_digest_;
-    served_layout_ = verified_layout_;
-  }
+  if (version == verified_) served_layout_ = verified_layout_;
   try {
     WriteJournal(version, kNoVersion);
   } catch (const Error& error) {

@@ -4,11 +4,13 @@
 #include <boost/json/serialize.hpp>
 
 #include "isthmus/base/error.h"
+#include "isthmus/board/json_fields.h"
 
 namespace isthmus::sidecar {
 namespace {
 
 namespace json = boost::json;
+using board::VersionOrNull;
 
 // Long enough that a refused client does not load an island that is busy with itself, and shorter
 // than any switch is worth waiting for elsewhere.
@@ -20,10 +22,6 @@ Answer JsonAnswer(int status, const json::object& body) {
   answer.head.headers.Add("Content-Type", "application/json");
   answer.body = json::serialize(body);
   return answer;
-}
-
-json::value VersionOrNull(VersionNumber version) {
-  return version == kNoVersion ? json::value(nullptr) : json::value(version);
 }
 
 // In the form that trainers' clients read.

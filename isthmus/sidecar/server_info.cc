@@ -1,13 +1,12 @@
 #include "isthmus/sidecar/server_info.h"
 
+#include "isthmus/board/json_fields.h"
+
 namespace isthmus::sidecar {
 namespace {
 
 namespace json = boost::json;
-
-json::value VersionOrNull(VersionNumber version) {
-  return version == kNoVersion ? json::value(nullptr) : json::value(version);
-}
+using board::VersionOrNull;
 
 json::array EnginesOf(const EngineGroup& engines) {
   json::array list;

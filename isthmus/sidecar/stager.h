@@ -26,7 +26,6 @@ struct LogReading {
 // What it took to bring the local checkpoint to a version.
 struct Staged {
   replica::PullResult pull;
-  std::string digest;    // of the version, "sha256:…"
   std::string layout;    // LayoutOf it
   double fetch_ms = 0;   // from the board
   double apply_ms = 0;   // decoding, applying, digests of what was touched

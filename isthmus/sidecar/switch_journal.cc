@@ -24,7 +24,6 @@ SwitchRecord Parse(std::string_view text) {
   record.run = fields.Text("run");
   record.serving = fields.Count("serving", 0, board::kMaxVersion);
   record.switching = fields.Count("switching", 0, board::kMaxVersion);
-  record.digest = fields.OptionalText("digest");
   record.layout = fields.OptionalText("layout");
   record.boot_id = fields.Text("boot_id");
   for (const board::JsonFields& engine : fields.Objects("engines")) {
@@ -40,7 +39,6 @@ std::string Serialize(const SwitchRecord& record) {
                                       {"run", record.run},
                                       {"engines", std::move(engines)},
                                       {"serving", record.serving},
-                                      {"digest", record.digest},
                                       {"layout", record.layout},
                                       {"switching", record.switching},
                                       {"boot_id", record.boot_id}}) +

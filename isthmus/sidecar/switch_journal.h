@@ -18,7 +18,6 @@ struct SwitchRecord {
   // The engines hold this version, verified, and generate; kNoVersion from before the first call
   // that can pause them until that is true again.
   board::VersionNumber serving = board::kNoVersion;
-  std::string digest;                                  // of that version
   std::string layout;                                  // LayoutOf it (stager.h)
   board::VersionNumber switching = board::kNoVersion;  // the version being loaded, if any
   std::string boot_id;                                 // the machine's boot it was written in

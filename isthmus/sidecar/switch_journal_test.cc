@@ -11,10 +11,9 @@ namespace {
 using isthmus::testing::TempDir;
 
 SwitchRecord Example() {
-  return {"grpo-7",    {"vllm:http://127.0.0.1:8000", "vllm:http://127.0.0.1:8001"},
-          41,          "sha256:ab",
-          "sha256:cd", 42,
-          ""};
+  return {"grpo-7", {"vllm:http://127.0.0.1:8000", "vllm:http://127.0.0.1:8001"},
+          41,       "sha256:cd",
+          42,       ""};
 }
 
 TEST(SwitchJournalTest, GivesBackWhatWasWrittenLast) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isthmus/board/json_fields.h"
+
 namespace isthmus::sidecar {
 namespace {
 
-boost::json::value VersionOrNull(board::VersionNumber version) {
-  return version == board::kNoVersion ? boost::json::value(nullptr) : boost::json::value(version);
-}
+using board::VersionOrNull;
 
 // To microseconds: more digits would be noise.
 double Rounded(double milliseconds) { return std::round(milliseconds * 1000) / 1000; }
