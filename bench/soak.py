@@ -38,10 +38,20 @@ def work(island):
 
 
 def soak(island, minutes):
-    """[(second, bytes)] and the number of turns."""
-    begin, turns, samples, due = time.monotonic(), 0, [], 0.0
+    """[(second, bytes)] and the number of turns.
+
+    A busy machine may spoil a turn, which is told; two in a row end it.
+    """
+    begin, turns, samples, due, spoilt = time.monotonic(), 0, [], 0.0, 0
     while (now := time.monotonic() - begin) < 60 * minutes:
-        work(island)
+        try:
+            work(island)
+            spoilt = 0
+        except BenchError as error:
+            spoilt += 1
+            print(f"turn {turns}, second {now:.0f}: {error}\n{island.info()}", flush=True)
+            if spoilt > 1:
+                raise
         turns += 1
         if now >= due:
             samples.append((now, island.watched["sidecar"].memory("VmRSS")))

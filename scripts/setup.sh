@@ -6,7 +6,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config git
   libssl-dev libzstd-dev libxxhash-dev libhwy-dev libcli11-dev libfmt-dev
   libsimdjson-dev prometheus-cpp-dev libgtest-dev libgmock-dev
-  clang-16 clang-format-16 clang-tidy-16 libclang-rt-16-dev
+  clang-16 clang-format-16 libclang-rt-16-dev
   curl python3 python3-venv python3-numpy python3-zstandard python3-xxhash
 )
 oldest_boost=1.81

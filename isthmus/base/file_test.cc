@@ -156,6 +156,7 @@ TEST(CreateFileIfAbsentTest, OfRacingThreadsExactlyOneWinsAndItsContentIsWhole) 
     std::atomic<int> wins = 0;
     std::atomic<size_t> winner = 0;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         const std::string content(10'000, static_cast<char>('a' + i));

@@ -92,7 +92,7 @@ void ParseMaxLag(std::string_view field, std::string_view text, Constraint* cons
   if (text.ends_with("ms")) {
     const auto digits = text.substr(0, text.size() - 2);
     constraint->max_lag_ms = ParseTime(field, digits, milliseconds(1), kMaxLagTime);
-  } else if (text.ends_with("s")) {
+  } else if (text.ends_with('s')) {
     const auto digits = text.substr(0, text.size() - 1);
     constraint->max_lag_ms = ParseTime(field, digits, std::chrono::seconds(1), kMaxLagTime);
   } else {

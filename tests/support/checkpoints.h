@@ -42,7 +42,7 @@ inline std::string RandomShard(const std::vector<std::pair<std::string, uint64_t
 inline std::string IndexJson(const std::map<std::string, std::string>& weight_map) {
   std::string items;
   for (const auto& [tensor, shard] : weight_map) {
-    if (!items.empty()) items += ",";
+    if (!items.empty()) items += ',';
     items.append("\"").append(tensor).append("\":\"").append(shard).append("\"");
   }
   return "{\"metadata\":{},\"weight_map\":{" + items + "}}";
