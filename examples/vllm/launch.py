@@ -101,15 +101,15 @@ class Vllm(Process):
 
 
 class Sidecar(Process):
-    """`isthmus sidecar` with a port of its own choice; constructed once it listens.
+    """`isthmus sidecar`; constructed once it listens.
 
-    engines: KIND:TARGET of each.
+    engines: KIND:TARGET of each. port: 0 for one of its own choice.
     """
 
-    def __init__(self, board, run, replica, engines, log, *options):
+    def __init__(self, board, run, replica, engines, log, *options, port=0):
         named = [part for engine in engines for part in ("--engine", engine)]
         super().__init__((program(), "sidecar", "--board", board, "--run", run, "--replica",
-                          replica, *named, "--listen", "127.0.0.1:0", *options), log)
+                          replica, *named, "--listen", f"127.0.0.1:{port}", *options), log)
         self.port = int(self.wait_until(self._listening, "isthmus sidecar", START_S)[1])
 
     def _listening(self):

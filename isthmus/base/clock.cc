@@ -61,6 +61,8 @@ WallTime ParseTime(const std::string& text) {
   return time;
 }
 
+MonotonicTime MonotonicNow() { return SystemClock().Monotonic(); }
+
 double SecondsSince(MonotonicTime start, const Clock& clock) {
   return std::chrono::duration<double>(clock.Monotonic() - start).count();
 }

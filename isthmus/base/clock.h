@@ -20,6 +20,7 @@ class Clock {
 
 // The machine's clocks. Lives for the whole program.
 const Clock& SystemClock();
+MonotonicTime MonotonicNow();  // by SystemClock()
 
 // RFC 3339 in UTC with milliseconds, for example "2026-01-31T09:30:00.250Z", and back.
 // ParseTime throws kCorrupt for any other form.

@@ -44,6 +44,7 @@ struct SidecarArguments {
   uint64_t stop_limit_s = 30;
   uint64_t start_limit_s = 600;
   uint64_t max_body_mib = 64;
+  uint64_t max_held_mib = 1024;
   size_t max_waiting = 10'000;
   std::string restart_program;
   std::string event_log;
@@ -128,6 +129,7 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.gate.drain_limit = seconds(arguments.drain_limit_s);
   options.gate.max_waiting = arguments.max_waiting;
   options.proxy.max_body_bytes = arguments.max_body_mib << 20;
+  options.proxy.max_held_bytes = arguments.max_held_mib << 20;
   options.event_log = arguments.event_log;
   options.client_tokens = PathOrNone(arguments.client_tokens);
   options.operator_tokens = PathOrNone(arguments.operator_tokens);
@@ -265,17 +267,27 @@ void PrintStatus(const json::object& info) {
   facts.Print();
 }
 
+void ShowStatus(const StatusArguments& arguments, bool as_json) {
+  const json::value document = board::ParseJson(AskForInfo(arguments));
+  if (!document.is_object()) {
+    Throw(ErrorCode::kCorrupt, "read status of {}: not a JSON object", arguments.url);
+  }
+  if (as_json) {
+    PrintJson(document.as_object());
+  } else {
+    PrintStatus(document.as_object());
+  }
+}
+
+// Who watches wants to see a sidecar come back, too.
 void RunStatus(const StatusArguments& arguments, Context& context) {
   for (bool first = true;; first = false) {
-    const json::value document = board::ParseJson(AskForInfo(arguments));
-    if (!document.is_object()) {
-      Throw(ErrorCode::kCorrupt, "read status of {}: not a JSON object", arguments.url);
-    }
-    if (context.json) {
-      PrintJson(document.as_object());
-    } else {
-      if (!first) fmt::print("\n");
-      PrintStatus(document.as_object());
+    if (!first && !context.json) fmt::print("\n");
+    try {
+      ShowStatus(arguments, context.json);
+    } catch (const Error& error) {
+      if (first) throw;
+      PrintNotes({error.what()});
     }
     std::fflush(stdout);
     if (!arguments.watch) return;
@@ -336,6 +348,11 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
       ->capture_default_str();
   command->add_option("--max-body-mib", arguments->max_body_mib, "Most that a request may have")
       ->check(CLI::Range(uint64_t{1}, uint64_t{65'536}))
+      ->capture_default_str();
+  command
+      ->add_option("--max-held-mib", arguments->max_held_mib,
+                   "Most that all requests that come in or wait may have")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24))
       ->capture_default_str();
 }
 

@@ -19,7 +19,7 @@ bool Exchange::finished() const { return session_.finished(); }
 bool Exchange::disconnected() const { return session_.disconnected(); }
 void Exchange::CancelHandler() { session_.CancelHandler(); }
 
-Task<std::string> Exchange::ReadBody(uint64_t max_bytes) {
+Task<std::string> Exchange::ReadBody(uint64_t max_bytes, ByteBudget::Share* share) {
   std::string body;
   if (request_bytes().value_or(0) > max_bytes) {
     throw HttpError(413, fmt::format("request body: more than {} bytes", max_bytes));
@@ -29,6 +29,9 @@ Task<std::string> Exchange::ReadBody(uint64_t max_bytes) {
     if (piece.empty()) co_return body;
     if (body.size() + piece.size() > max_bytes) {
       throw HttpError(413, fmt::format("request body: more than {} bytes", max_bytes));
+    }
+    if (share != nullptr && !share->Grow(piece.size())) {
+      throw HttpError(503, "request body: too much is held for other requests, ask again later");
     }
     body.append(piece);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "isthmus/net/byte_budget.h"
 #include "isthmus/net/http.h"
 #include "isthmus/net/task.h"
 
@@ -39,8 +40,9 @@ class Exchange {
   // The next piece of the body, decoded, at most ServerLimits::piece_bytes; empty at its end. The
   // view lives until the next call to this exchange. Asks a client that waits for it to continue.
   Task<std::string_view> ReadPiece();
-  // The rest of the body. HttpError 413 if it is larger.
-  Task<std::string> ReadBody(uint64_t max_bytes);
+  // The rest of the body. HttpError 413 if it is larger. `share`, if given, grows by what is held;
+  // HttpError 503 if it cannot.
+  Task<std::string> ReadBody(uint64_t max_bytes, ByteBudget::Share* share = nullptr);
 
   // Begins the answer. With Content-Length in `head` exactly so many bytes must follow; without it
   // the body is chunked (HTTP/1.0: ended by the connection's end). Connection, Keep-Alive and

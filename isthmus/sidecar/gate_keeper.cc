@@ -3,11 +3,7 @@
 #include <utility>
 
 namespace isthmus::sidecar {
-namespace {
-
-MonotonicTime Now() { return SystemClock().Monotonic(); }
-
-}  // namespace
+namespace {}  // namespace
 
 // A request between its arrival and its Admission: whatever ends the coroutine, the gate learns it.
 class GateKeeper::Visit {
@@ -26,7 +22,7 @@ class GateKeeper::Visit {
 
   Place& place() { return *place_; }
   void Arrive(const Request& request) {
-    place_->decision = keeper_.gate_.Arrive(request, Now());
+    place_->decision = keeper_.gate_.Arrive(request, MonotonicNow());
     keeper_.places_[place_->decision.request] = place_.get();
     keeper_.Schedule();
   }
@@ -58,19 +54,21 @@ net::Task<void> GateKeeper::Drained() {
   while (gate_.leaving() > 0) co_await drained_.Wait();
 }
 
-void GateKeeper::Learn(VersionNumber head) { CarryOut(gate_.Learn(head, Now())); }
-void GateKeeper::Revoke(VersionNumber version) { CarryOut(gate_.Revoke(version, Now())); }
-MonotonicTime GateKeeper::Prepare(VersionNumber target) { return gate_.Prepare(target, Now()); }
-void GateKeeper::Close(DrainPolicy policy, VersionNumber target) {
-  CarryOut(gate_.Close(policy, target, Now()));
+void GateKeeper::Learn(VersionNumber head) { CarryOut(gate_.Learn(head, MonotonicNow())); }
+void GateKeeper::Revoke(VersionNumber version) { CarryOut(gate_.Revoke(version, MonotonicNow())); }
+MonotonicTime GateKeeper::Prepare(VersionNumber target) {
+  return gate_.Prepare(target, MonotonicNow());
 }
-void GateKeeper::Reopen() { CarryOut(gate_.Reopen(Now())); }
-void GateKeeper::BeginCommit() { gate_.BeginCommit(Now()); }
-void GateKeeper::Resume() { gate_.Resume(Now()); }
-void GateKeeper::Open(VersionNumber version) { CarryOut(gate_.Open(version, Now())); }
-void GateKeeper::Boot() { CarryOut(gate_.Boot(Now())); }
-void GateKeeper::Poison() { CarryOut(gate_.Poison(Now())); }
-void GateKeeper::Stop() { CarryOut(gate_.Stop(Now())); }
+void GateKeeper::Close(DrainPolicy policy, VersionNumber target) {
+  CarryOut(gate_.Close(policy, target, MonotonicNow()));
+}
+void GateKeeper::Reopen() { CarryOut(gate_.Reopen(MonotonicNow())); }
+void GateKeeper::BeginCommit() { gate_.BeginCommit(MonotonicNow()); }
+void GateKeeper::Resume() { gate_.Resume(MonotonicNow()); }
+void GateKeeper::Open(VersionNumber version) { CarryOut(gate_.Open(version, MonotonicNow())); }
+void GateKeeper::Boot() { CarryOut(gate_.Boot(MonotonicNow())); }
+void GateKeeper::Poison() { CarryOut(gate_.Poison(MonotonicNow())); }
+void GateKeeper::Stop() { CarryOut(gate_.Stop(MonotonicNow())); }
 
 void GateKeeper::CarryOut(const Gate::Decisions& decisions) {
   Schedule();
@@ -108,13 +106,13 @@ void GateKeeper::Schedule() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;  // moved, or the loop ends
     scheduled_.reset();
-    CarryOut(gate_.Advance(Now()));
+    CarryOut(gate_.Advance(MonotonicNow()));
     Schedule();
   });
 }
 
 Stamp GateKeeper::Finish(RequestId request) {
-  Stamp stamp = gate_.Finish(request, Now());
+  Stamp stamp = gate_.Finish(request, MonotonicNow());
   if (gate_.leaving() == 0) drained_.Fire();
   return stamp;
 }

@@ -17,6 +17,7 @@ namespace {
 using net::Task;
 
 constexpr int kServerError = 500;
+constexpr int kUnavailable = 503;
 constexpr size_t kMaxUpstreamBodyBytes = size_t{16} << 20;  // of what is only passed on
 // Copying so much costs less than one more system call and packet, which take about 6 us.
 constexpr size_t kJoinedBytes = size_t{16} << 10;
@@ -49,7 +50,10 @@ Task<void> WritePieces(net::Exchange& exchange, const AnswerStamp::Pieces& piece
 
 Proxy::Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper,
              std::vector<net::Origin> upstreams)
-    : options_(std::move(options)), keeper_(keeper), client_(loop, options_.limits, options_.tls) {
+    : options_(std::move(options)),
+      keeper_(keeper),
+      client_(loop, options_.limits, options_.tls),
+      held_(options_.max_held_bytes) {
   for (net::Origin& origin : upstreams) upstreams_.push_back({std::move(origin)});
   if (upstreams_.empty()) {
     Throw(ErrorCode::kInvalid, "read --engine: none of them takes requests; name --upstream");
@@ -72,7 +76,19 @@ Task<void> Proxy::Handle(net::Exchange& exchange) {
 }
 
 Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
-  std::string text = co_await exchange.ReadBody(options_.max_body_bytes);
+  net::ByteBudget::Share share(held_);
+  std::string text;
+  std::optional<Answer> full;
+  try {
+    text = co_await exchange.ReadBody(options_.max_body_bytes, &share);
+  } catch (const net::HttpError& error) {
+    if (error.status() != kUnavailable) throw;
+    full = EngineUnavailable(error.what());
+  }
+  if (full) {
+    ++counters_.unavailable;
+    co_return co_await Refuse(exchange, std::move(*full));
+  }
   std::optional<RequestBody> body;
   std::optional<HeaderFields> headers;
   Request request;
@@ -95,7 +111,8 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   }
   ++counters_.admitted;
   if (salt_field_.empty()) ++counters_.without_salt;
-  Turn turn{std::move(admission), route, options_.run, headers->spans, request.session, {}};
+  Turn turn{std::move(admission), route, options_.run, headers->spans, request.session,
+            std::move(share),     {}};
   turn.body = body->Edited(SaltFor(turn.admission.decision().version, body->user_salt()));
   body.reset();
   text = {};
@@ -142,6 +159,7 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
   net::Call call = co_await client_.Send(upstream.origin, HeadFor(std::move(exchange.request())),
                                          turn.body, net::Replay::kNever);
   turn.body = {};  // an engine that answers has read it
+  turn.held.Release();
   net::ResponseHead head = std::move(call.head());
   if (head.status >= kServerError && on_failure_) on_failure_();
   net::RemoveHopByHop(&head.headers);

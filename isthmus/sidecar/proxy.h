@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "isthmus/net/byte_budget.h"
 #include "isthmus/net/client.h"
 #include "isthmus/net/exchange.h"
 #include "isthmus/sidecar/gate_keeper.h"
@@ -21,6 +22,8 @@ namespace isthmus::sidecar {
 struct ProxyOptions {
   std::string run;
   uint64_t max_body_bytes = uint64_t{64} << 20;
+  // Of all bodies that were not yet passed on: those that come in and those that wait.
+  uint64_t max_held_bytes = uint64_t{1} << 30;
   // Sent to the engines instead of what the client sent; empty: the client's own field is passed
   // on, unless `keep_authorization` is false.
   std::string engine_token;
@@ -87,6 +90,7 @@ class Proxy {
   GateKeeper& keeper_;
   net::Client client_;
   std::vector<Upstream> upstreams_;
+  net::ByteBudget held_;
   std::string salt_field_;
   VersionNumber plain_salt_version_ = kNoVersion;
   std::string plain_salt_;  // of that version, for requests without one of their own

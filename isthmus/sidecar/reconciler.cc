@@ -16,8 +16,6 @@ using net::Task;
 // How often a stage is followed by another one because a newer version appeared meanwhile.
 constexpr int kMaxStageRounds = 3;
 
-MonotonicTime Now() { return SystemClock().Monotonic(); }
-
 }  // namespace
 
 std::string_view PhaseName(Phase phase) {
@@ -55,7 +53,7 @@ Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& k
       restarter_(std::move(restarter)),
       timer_(loop.get_executor()),
       watch_timer_(loop.get_executor()),
-      restart_from_(Now() + options_.start_limit) {}
+      restart_from_(MonotonicNow() + options_.start_limit) {}
 
 Task<void> Reconciler::Run() {
   bool watching = true;
@@ -111,7 +109,7 @@ Task<void> Reconciler::Stop() {
 }
 
 void Reconciler::Wake() {
-  next_read_ = Now();
+  next_read_ = MonotonicNow();
   if (!report_.unloadable.empty()) {
     // Whoever wakes an island that passed a version by may have mended what was wrong.
     report_.unloadable.clear();
@@ -121,7 +119,7 @@ void Reconciler::Wake() {
 }
 
 void Reconciler::Nudge() {
-  const MonotonicTime at = std::max(Now(), read_at_ + options_.nudge);
+  const MonotonicTime at = std::max(MonotonicNow(), read_at_ + options_.nudge);
   if (at >= next_read_) return;
   next_read_ = at;
   timer_.cancel();
@@ -129,13 +127,13 @@ void Reconciler::Nudge() {
 
 void Reconciler::Suspect() {
   // Clients that provoke failures must not keep the engines busy with looks.
-  next_look_ = std::max(Now(), looked_at_ + options_.inspect / 4);
+  next_look_ = std::max(MonotonicNow(), looked_at_ + options_.inspect / 4);
   watch_timer_.cancel();
 }
 
 // Until then, or until somebody cancels the timer.
 Task<void> Reconciler::Rest(net::SteadyTimer* timer, MonotonicTime until) const {
-  if (stopping_ || until <= Now()) co_return;
+  if (stopping_ || until <= MonotonicNow()) co_return;
   timer->expires_at(until);
   try {
     co_await timer->async_wait(net::kAwait);
@@ -145,9 +143,9 @@ Task<void> Reconciler::Rest(net::SteadyTimer* timer, MonotonicTime until) const 
 }
 
 Task<void> Reconciler::Tick() {
-  const bool held = hold_until_ && Now() >= *hold_until_;
-  if (Now() < next_read_ && !held) co_return;
-  read_at_ = Now();
+  const bool held = hold_until_ && MonotonicNow() >= *hold_until_;
+  if (MonotonicNow() < next_read_ && !held) co_return;
+  read_at_ = MonotonicNow();
   next_read_ = read_at_ + options_.poll;  // before the reading: a Wake during it asks for another
   co_await ReadLog();
   if (Serving()) co_await Follow();
@@ -209,18 +207,19 @@ Task<void> Reconciler::Follow() {
   if (goal == keeper_.gate().served()) co_return;
   if (std::string misfit = MisfitOf(goal); !misfit.empty()) {
     SetPhase(Phase::kReady, std::move(misfit));
-    next_read_ = Now();  // an older one may do
+    next_read_ = MonotonicNow();  // an older one may do
     co_return;
   }
   const MonotonicTime free_at = keeper_.Prepare(goal);
-  if (!hold_began_) hold_began_ = Now();
-  if (free_at > Now()) {
+  if (!hold_began_) hold_began_ = MonotonicNow();
+  if (free_at > MonotonicNow()) {
     hold_until_ = free_at;
     SetPhase(Phase::kReady, fmt::format("version {} is staged; sessions hold version {}", goal,
                                         keeper_.gate().served()));
     co_return;
   }
-  staging_.hold_ms = std::chrono::duration<double, std::milli>(Now() - *hold_began_).count();
+  staging_.hold_ms =
+      std::chrono::duration<double, std::milli>(MonotonicNow() - *hold_began_).count();
   hold_began_.reset();
   co_await Switch(goal);
 }

@@ -10,8 +10,6 @@ namespace {
 
 using net::Task;
 
-MonotonicTime Now() { return SystemClock().Monotonic(); }
-
 std::string LabelOf(VersionNumber version) { return std::to_string(version); }
 
 engine::PauseMode PauseModeOf(DrainPolicy policy, const engine::Abilities& abilities) {
@@ -30,15 +28,15 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   update.to = goal;
   co_await TakeEngines();
   // A session may have begun a turn at the served version meanwhile.
-  if (!Serving() || keeper_.Prepare(goal) > Now()) {
+  if (!Serving() || keeper_.Prepare(goal) > MonotonicNow()) {
     engines_taken_ = false;
-    hold_until_ = Now();
+    hold_until_ = MonotonicNow();
     staging_ = std::move(update);
     co_return;
   }
   switching_ = true;
   SetPhase(Phase::kCommitting, "");
-  const MonotonicTime closed_at = Now();
+  const MonotonicTime closed_at = MonotonicNow();
   std::optional<Error> failure;
   try {
     keeper_.Close(options_.policy, goal);
@@ -49,13 +47,13 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   }
   if (!failure) {
     SetPhase(Phase::kReady, "");
-    next_read_ = Now();  // there may be more versions, or this one was a stop on the way
+    next_read_ = MonotonicNow();  // there may be more versions, or this one was a stop on the way
   } else if (keeper_.gate().state() == GateState::kCommitting) {
     keeper_.Poison();
     ++failed_loads_;
     NoteLoadFailure(goal);
     SetPhase(Phase::kPoisoned, failure->what());
-    retry_at_ = Now();
+    retry_at_ = MonotonicNow();
   } else {
     co_await GiveUp(*failure, goal);
   }
@@ -73,7 +71,7 @@ Task<void> Reconciler::Commit(VersionNumber goal, MonotonicTime closed_at, Updat
     const Lap lap(&update->drain_ms);
     co_await keeper_.Drained();
   }
-  const MonotonicTime paused_at = Now();
+  const MonotonicTime paused_at = MonotonicNow();
   {
     const Lap lap(&update->pause_ms);
     co_await engines_.Pause(PauseModeOf(options_.policy, *abilities_));
@@ -156,8 +154,8 @@ Task<void> Reconciler::Recover() {
   if (!failure) {
     failed_recoveries_ = failed_loads_ = 0;
     SetPhase(Phase::kReady, "");
-    next_look_ = Now() + options_.inspect;
-    next_read_ = Now();
+    next_look_ = MonotonicNow() + options_.inspect;
+    next_read_ = MonotonicNow();
   } else if (!stopping_) {
     if (failure->what() != report_.reason) {
       events_.Write("recovery_failed", {{"error", failure->what()}});
@@ -165,7 +163,8 @@ Task<void> Reconciler::Recover() {
     SetPhase(poisoned ? Phase::kPoisoned : Phase::kBooting, failure->what());
     update.error = failure->what();
     const auto shift = std::min<size_t>(failed_recoveries_++, 16);
-    retry_at_ = Now() + std::min(options_.retry_max, options_.retry_min * (int64_t{1} << shift));
+    retry_at_ =
+        MonotonicNow() + std::min(options_.retry_max, options_.retry_min * (int64_t{1} << shift));
     if (RestartIsDue()) co_await RestartEngines();
   }
   if (!failure || update.load_ms > 0) Record(std::move(update));
@@ -207,7 +206,7 @@ Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   }
   WriteJournal(kNoVersion, goal);
   ++failed_loads_;  // until it has succeeded
-  const MonotonicTime paused_at = Now();
+  const MonotonicTime paused_at = MonotonicNow();
   {
     const Lap lap(&update->pause_ms);
     co_await engines_.Pause(engine::PauseMode::kAbort);
@@ -298,7 +297,8 @@ Task<VersionNumber> Reconciler::StageForRecovery(Update* update) {
 // start.
 bool Reconciler::RestartIsDue() {
   if (!restarter_ || stager_.held() == kNoVersion) return false;
-  if (failed_probes_ > 0) return failed_probes_ >= options_.restart_after && Now() >= restart_from_;
+  if (failed_probes_ > 0)
+    return failed_probes_ >= options_.restart_after && MonotonicNow() >= restart_from_;
   return failed_loads_ >= options_.restart_after;
 }
 
@@ -313,8 +313,8 @@ Task<void> Reconciler::RestartEngines() {
   if (failure) events_.Write("restart_failed", {{"error", failure->what()}});
   failed_loads_ = failed_probes_ = 0;
   served_layout_.clear();  // they start with what they are given
-  retry_at_ = Now();
-  restart_from_ = Now() + options_.start_limit;
+  retry_at_ = MonotonicNow();
+  restart_from_ = MonotonicNow() + options_.start_limit;
 }
 
 void Reconciler::NoteLoadFailure(VersionNumber version) {

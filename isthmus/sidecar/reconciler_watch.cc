@@ -10,18 +10,16 @@ using net::Task;
 // A single unanswered look can be a moment of load.
 constexpr size_t kFailedLooks = 3;
 
-MonotonicTime Now() { return SystemClock().Monotonic(); }
-
 }  // namespace
 
 // Beside all else: a stage takes minutes, and an engine that is replaced meanwhile must be noticed.
 Task<void> Reconciler::Watch() {
   while (!stopping_) {
-    if (Now() < next_look_) {
+    if (MonotonicNow() < next_look_) {
       co_await Rest(&watch_timer_, next_look_);
       continue;
     }
-    looked_at_ = Now();
+    looked_at_ = MonotonicNow();
     next_look_ = looked_at_ + options_.inspect;
     if (keeper_.gate().state() != GateState::kReady || engines_taken_) continue;
     looking_ = true;
@@ -50,7 +48,7 @@ Task<void> Reconciler::LookAtEngines() {
   if (!Serving()) co_return;
   if (!failure.empty()) {
     if (++failed_looks_ >= kFailedLooks) co_return LoseEngines(failure);
-    next_look_ = Now() + options_.inspect / 4;
+    next_look_ = MonotonicNow() + options_.inspect / 4;
     co_return;
   }
   failed_looks_ = 0;
@@ -91,7 +89,7 @@ void Reconciler::LoseEngines(const std::string& reason) {
   failed_looks_ = 0;
   keeper_.Boot();
   SetPhase(Phase::kBooting, reason);
-  retry_at_ = Now();
+  retry_at_ = MonotonicNow();
   timer_.cancel();
 }
 

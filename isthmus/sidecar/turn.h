@@ -23,6 +23,7 @@ struct Proxy::Turn {
   std::string run;
   bool spans = false;
   std::string session;
+  net::ByteBudget::Share held;
   std::string body;  // for the engine
 };
 

@@ -73,6 +73,23 @@ class FloodTest(upstream.UpstreamTest):
         self.wait_for(lambda info: info["waiting"] == 10, "it is full")
         self.assertEqual(self.statuses(self.open_waiting(5, 2)), {503: 5})
 
+    def test_what_all_hold_together_is_bounded_and_given_back(self):
+        self.stop_sidecar()
+        self.start_sidecar("--max-held-mib", 1)
+        self.wait_for_version(1)
+        large = {"prompt": "a" * 700_000}
+        waits = {"Isthmus-Min-Version": "2", "Isthmus-Wait-Ms": "60000"}
+        first = harness.Background(self.sidecar.post, "/v1/completions", large, waits)
+        self.wait_for(lambda info: info["waiting"] == 1, "it waits")
+        status, answer = self.sidecar.post("/v1/completions", large)
+        self.assertEqual((status, answer["error"]["retryable"]), (503, True))
+        self.assertEqual(self.sidecar.post("/v1/completions", {"prompt": "a"})[0], 200)
+        self.publish()
+        self.wake()
+        self.assertEqual(first.result()[0], 200)
+        for _ in range(5):
+            self.assertEqual(self.sidecar.post("/v1/completions", large)[0], 200)
+
     def answers_again(self):
         """A connection made while there is no descriptor for it may be reset."""
         try:

@@ -169,13 +169,13 @@ class IslandTest(harness.ServerTest):
 
     # The sidecar
 
-    def start_sidecar(self, *options):
+    def start_sidecar(self, *options, port=0):
         """A sidecar, or another one in place of one that has ended, with the same replica."""
         self.sidecars += 1
         self.process = launch.Sidecar(
             self.board, self.run_of_weights.name, self.dir / "replica",
             [engine.spec for engine in self.engines], self.dir / f"sidecar-{self.sidecars}.log",
-            *self.options, *options)
+            *self.options, *options, port=port)
         self.addCleanup(self.process.kill)
         self.sidecar = harness.Client(self.process.port)
 

@@ -42,6 +42,18 @@ class StatusTest(island.IslandTest):
         self.release()
         self.read_until(watching, "2 (target 2, lag 0)")
 
+    def test_watching_goes_on_while_the_sidecar_is_away(self):
+        watching = subprocess.Popen([launch.program(), "status", self.url, "--watch"], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(watching.stdout.close)
+        self.addCleanup(watching.wait)
+        self.addCleanup(watching.kill)
+        self.read_until(watching, "1 (target 1, lag 0)")
+        self.stop_sidecar()
+        self.read_until(watching, "isthmus: ")
+        self.start_sidecar(port=self.process.port)
+        self.read_until(watching, "1 (target 1, lag 0)")
+
     @staticmethod
     def read_until(process, words):
         def read():
