@@ -12,7 +12,7 @@ using board::Board;
 using Objects = std::map<std::string, std::string>;
 
 // Objects in memory.
-class MemoryStore : public board::Store {
+class MemoryStore : public store::Store {
  public:
   explicit MemoryStore(Objects objects) : objects_(std::move(objects)) {}
 
@@ -32,12 +32,12 @@ class MemoryStore : public board::Store {
     return found->second.size();
   }
   void Fetch(const std::string& key, const fs::path& /*file*/,
-             const board::TransferProgress& /*progress*/) override {
+             const store::TransferProgress& /*progress*/) override {
     NotUsed(key);
   }
   void Put(const std::string& key, ByteSpan content) override { objects_[key] = AsText(content); }
   FileDigest PutFile(const std::string& key, const fs::path& /*file*/,
-                     const board::TransferProgress& /*progress*/) override {
+                     const store::TransferProgress& /*progress*/) override {
     NotUsed(key);
   }
   bool Create(const std::string& key, ByteSpan content) override {

@@ -13,7 +13,7 @@ import sys
 ROWS = (
     ("base",),
     ("tensor",),
-    ("codec", "view", "net", "observe"),
+    ("codec", "view", "net", "observe", "store"),
     ("board",),
     ("publish", "replica", "engine"),
     ("sidecar", "gateway", "sim"),

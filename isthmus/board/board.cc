@@ -14,6 +14,9 @@ namespace {
 
 namespace json = boost::json;
 
+using store::CheckKey;
+using store::Store;
+
 constexpr char kBoardKey[] = "board.json";
 // For every object here but manifests: they hold a handful of short fields.
 constexpr uint64_t kMaxSmallBytes = 64 << 10;

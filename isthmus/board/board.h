@@ -10,7 +10,7 @@
 
 #include "isthmus/base/clock.h"
 #include "isthmus/board/manifest.h"
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 
 namespace isthmus::board {
 
@@ -26,13 +26,13 @@ class Board {
  public:
   // Creates board.json; kConflict if the store holds a board already, kInvalid if it holds anything
   // else.
-  static void Init(Store& store);
+  static void Init(store::Store& store);
   // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
   // newer, kCorrupt if board.json is malformed.
-  static Board Open(std::unique_ptr<Store> store);
+  static Board Open(std::unique_ptr<store::Store> store);
 
   const std::string& uuid() const { return uuid_; }
-  Store& store() const { return *store_; }
+  store::Store& store() const { return *store_; }
 
   // Runs that have a log entry or a run.json, sorted.
   std::vector<std::string> Runs() const;
@@ -73,10 +73,10 @@ class Board {
   VersionNumber Newest(const std::string& run) const;
 
  private:
-  Board(std::unique_ptr<Store> store, std::string uuid)
+  Board(std::unique_ptr<store::Store> store, std::string uuid)
       : store_(std::move(store)), uuid_(std::move(uuid)) {}
 
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<store::Store> store_;
   std::string uuid_;
 };
 

@@ -10,13 +10,17 @@
 #include <mutex>
 #include <thread>
 
-#include "isthmus/board/dir_store.h"
+#include "isthmus/store/dir_store.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
 namespace isthmus::board {
 namespace {
 
+using store::DirStore;
+using store::OpenStore;
+using store::Store;
+using store::TransferProgress;
 using ::testing::ElementsAre;
 using testing::ExpectError;
 using ::testing::IsEmpty;

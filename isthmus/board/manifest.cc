@@ -6,8 +6,8 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/board/json_fields.h"
-#include "isthmus/board/store.h"
 #include "isthmus/codec/part.h"
+#include "isthmus/store/store.h"
 
 namespace isthmus::board {
 namespace {
@@ -90,7 +90,7 @@ void CheckPath(const JsonFields& fields, std::string_view key, std::string_view 
 PayloadPart ReadPart(const JsonFields& fields, PayloadKind kind) {
   PayloadPart part;
   part.key = fields.Text("key");
-  if (!IsKey(part.key)) fields.Refuse("key", fmt::format("{:?} is not a key", part.key));
+  if (!store::IsKey(part.key)) fields.Refuse("key", fmt::format("{:?} is not a key", part.key));
   part.bytes = fields.Count("bytes");
   part.sha256 = fields.Digest("sha256");
   if (kind == PayloadKind::kAnchor) {
@@ -164,7 +164,7 @@ void ReadCounts(const JsonFields& fields, Manifest* manifest) {
 
 void CheckRunName(std::string_view run) {
   // A key of one segment has the same alphabet.
-  if (IsKey(run) && run.size() <= kMaxRunNameBytes && run.find('/') == run.npos) return;
+  if (store::IsKey(run) && run.size() <= kMaxRunNameBytes && run.find('/') == run.npos) return;
   Throw(ErrorCode::kInvalid,
         "run name {:?}: expected 1 to {} characters of [A-Za-z0-9._-], not beginning with '.'",
         run.substr(0, 256), kMaxRunNameBytes);

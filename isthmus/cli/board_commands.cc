@@ -237,9 +237,9 @@ void RunLog(const BoardOptions& options, Context& context) {
 }
 
 void RunBoardInit(const std::string& location, Context& context) {
-  const std::unique_ptr<board::Store> store = board::OpenStore(location);
+  const std::unique_ptr<store::Store> store = store::OpenStore(location);
   board::Board::Init(*store);
-  const board::Board board = board::Board::Open(board::OpenStore(location));
+  const board::Board board = board::Board::Open(store::OpenStore(location));
   if (context.json) return PrintJson({{"board", board.uuid()}, {"format", board::kBoardFormat}});
   Facts facts;
   facts.Add("board", board.uuid());

@@ -38,7 +38,7 @@ struct BoardOptions {
 
   board::Board Open() const {
     board::CheckRunName(run);
-    return board::Board::Open(board::OpenStore(board));
+    return board::Board::Open(store::OpenStore(board));
   }
 };
 // `required` false: for commands that have another mode.

@@ -198,7 +198,7 @@ void InspectManifest(const std::string& text, Context& context) {
 }
 
 void InspectBoard(const std::string& path, Context& context) {
-  const board::Board board = board::Board::Open(board::OpenStore(path));
+  const board::Board board = board::Board::Open(store::OpenStore(path));
   json::array runs;
   Table table({"run", "versions"});
   for (const std::string& run : board.Runs()) {

@@ -11,7 +11,7 @@ namespace isthmus::replica {
 namespace {
 
 // Returns whether `file` is what the manifest says.
-bool FetchOnce(board::Store& store, const board::PayloadPart& part, const fs::path& file,
+bool FetchOnce(store::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress, FileDigest* found) {
   // Its size first: a wrong object must not fill the disk.
   const std::optional<uint64_t> size = store.Size(part.key);
@@ -26,7 +26,7 @@ bool FetchOnce(board::Store& store, const board::PayloadPart& part, const fs::pa
 
 }  // namespace
 
-void FetchPart(board::Store& store, const board::PayloadPart& part, const fs::path& file,
+void FetchPart(store::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress) {
   FileDigest found;
   if (FetchOnce(store, part, file, progress, &found)) return;
@@ -47,7 +47,7 @@ FetchedPatches::~FetchedPatches() {
   fs::remove_all(directory_, ignored);
 }
 
-void FetchedPatches::Add(board::Store& store, const board::Payload& payload, ThreadPool& pool,
+void FetchedPatches::Add(store::Store& store, const board::Payload& payload, ThreadPool& pool,
                          Progress& progress) {
   const ProgressScope scope(progress, "fetch", payload.bytes());
   std::vector<Fetched> fetched(payload.parts.size());

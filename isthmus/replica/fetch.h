@@ -16,7 +16,7 @@ namespace isthmus::replica {
 // Fetches one object to `file` and checks its size and SHA-256 against the manifest's. A mismatch
 // is tried once more (a proxy may have cut the first answer), then it is kCorrupt, naming the key.
 // `file` is left only if it is right.
-void FetchPart(board::Store& store, const board::PayloadPart& part, const fs::path& file,
+void FetchPart(store::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress);
 
 // Fetched patches, mapped and parsed. They stay on disk in `directory` until this is destroyed.
@@ -28,7 +28,7 @@ class FetchedPatches {
   FetchedPatches& operator=(const FetchedPatches&) = delete;
 
   // Appends one patch: fetches its parts in parallel, each checked. kCorrupt for a malformed part.
-  void Add(board::Store& store, const board::Payload& payload, ThreadPool& pool,
+  void Add(store::Store& store, const board::Payload& payload, ThreadPool& pool,
            Progress& progress);
 
   // Oldest first, valid as long as this object.

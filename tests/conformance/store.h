@@ -1,4 +1,4 @@
-// What every Store promises, as tests (isthmus/board/store.h is the contract). An implementation
+// What every Store promises, as tests (isthmus/store/store.h is the contract). An implementation
 // registers with a harness:
 //
 //   struct DirHarness {
@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "isthmus/base/error.h"
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 #include "tests/conformance/store_races.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 
 using isthmus::testing::ExpectError;
 
@@ -232,6 +232,6 @@ REGISTER_TYPED_TEST_SUITE_P(StoreConformance, WhatWasPutIsReadByEveryClient,
                             TheLongestKeyIsAllowed, OfRacingCreatorsExactlyOneWins,
                             AReaderNeverSeesPartOfAReplacement);
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store
 
 #endif  // ISTHMUS_TESTS_CONFORMANCE_STORE_H_

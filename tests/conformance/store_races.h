@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 
 inline constexpr uint64_t kAnyBytes = std::numeric_limits<uint64_t>::max();
 
@@ -64,6 +64,6 @@ inline void ExpectReplacementIsAtomic(Store& writer, Store& reader, const std::s
   }
 }
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store
 
 #endif  // ISTHMUS_TESTS_CONFORMANCE_STORE_RACES_H_

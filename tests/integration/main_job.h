@@ -18,11 +18,11 @@ class MainJob : public ::testing::Test {
  protected:
   MainJob() : seed_(std::random_device()()), random_(seed_), model_(SmallModel(&random_)) {
     RecordProperty("seed", static_cast<int>(seed_));
-    board::Board::Init(*board::OpenStore((dir_ / "board").string()));
+    board::Board::Init(*store::OpenStore((dir_ / "board").string()));
   }
 
   board::Board OpenBoard() const {
-    return board::Board::Open(board::OpenStore((dir_ / "board").string()));
+    return board::Board::Open(store::OpenStore((dir_ / "board").string()));
   }
 
   // Writes the model as "source-N" and publishes it from a session of its own.

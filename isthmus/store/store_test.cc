@@ -1,10 +1,10 @@
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 namespace {
 
 using testing::ExpectError;
@@ -41,4 +41,4 @@ TEST(OpenStoreTest, OtherLocationsAreInvalid) {
 }
 
 }  // namespace
-}  // namespace isthmus::board
+}  // namespace isthmus::store

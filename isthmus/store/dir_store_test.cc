@@ -1,4 +1,4 @@
-#include "isthmus/board/dir_store.h"
+#include "isthmus/store/dir_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
@@ -9,7 +9,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 namespace {
 
 using testing::ExpectError;
@@ -183,4 +183,4 @@ TEST(DirStoreTest, ARangeBeyondAnObjectThatWasCutShortIsCorrupt) {
 }
 
 }  // namespace
-}  // namespace isthmus::board
+}  // namespace isthmus::store

@@ -15,7 +15,7 @@
 //
 // Reading opens the file once and reads that inode: a rename meanwhile does not mix two contents.
 // Delete does not sync: an object that comes back after a crash is deleted again.
-#include "isthmus/board/dir_store.h"
+#include "isthmus/store/dir_store.h"
 
 #include <sys/stat.h>
 
@@ -27,7 +27,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/base/random.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 namespace {
 
 // A hidden name beside `target`, removed unless it was renamed away.
@@ -203,4 +203,4 @@ void DirStore::Delete(const std::string& key) {
   if (SizeOf(path)) RemoveFile(path);
 }
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store

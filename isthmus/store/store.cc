@@ -1,11 +1,11 @@
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 
 #include <algorithm>
 
 #include "isthmus/base/error.h"
-#include "isthmus/board/dir_store.h"
+#include "isthmus/store/dir_store.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 namespace {
 
 // S3 allows 1024 bytes for a key.
@@ -61,4 +61,4 @@ std::unique_ptr<Store> OpenStore(const std::string& location) {
         location);
 }
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store

@@ -1,6 +1,6 @@
 // Where objects live: the port that a board stands on.
-#ifndef ISTHMUS_BOARD_STORE_H_
-#define ISTHMUS_BOARD_STORE_H_
+#ifndef ISTHMUS_STORE_STORE_H_
+#define ISTHMUS_STORE_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,7 @@
 #include "isthmus/base/digest.h"
 #include "isthmus/base/file.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 
 // Called with the bytes of each step of a long transfer. May be empty.
 using TransferProgress = std::function<void(uint64_t)>;
@@ -65,6 +65,6 @@ void CheckKey(std::string_view key);
 // that this program does not know.
 std::unique_ptr<Store> OpenStore(const std::string& location);
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store
 
-#endif  // ISTHMUS_BOARD_STORE_H_
+#endif  // ISTHMUS_STORE_STORE_H_

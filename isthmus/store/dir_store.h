@@ -1,13 +1,13 @@
 // A store in a directory of a local or shared file system.
-#ifndef ISTHMUS_BOARD_DIR_STORE_H_
-#define ISTHMUS_BOARD_DIR_STORE_H_
+#ifndef ISTHMUS_STORE_DIR_STORE_H_
+#define ISTHMUS_STORE_DIR_STORE_H_
 
 #include <mutex>
 #include <set>
 
-#include "isthmus/board/store.h"
+#include "isthmus/store/store.h"
 
-namespace isthmus::board {
+namespace isthmus::store {
 
 // Objects are files; keys are paths below the root. The root need not exist before the first write.
 class DirStore final : public Store {
@@ -38,6 +38,6 @@ class DirStore final : public Store {
   std::set<fs::path> synced_;  // directories whose way from the root is durable
 };
 
-}  // namespace isthmus::board
+}  // namespace isthmus::store
 
-#endif  // ISTHMUS_BOARD_DIR_STORE_H_
+#endif  // ISTHMUS_STORE_DIR_STORE_H_
