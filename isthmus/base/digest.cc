@@ -57,8 +57,23 @@ DigestBytes<N> DigestBytes<N>::Copy(ByteSpan from) {
   return digest;
 }
 
+template <size_t N>
+DigestBytes<N> DigestBytes<N>::ParseHex(std::string_view text) {
+  if (text.size() != 2 * N) {
+    Throw(ErrorCode::kCorrupt, "read digest {:?}: {} characters, expected {}", text.substr(0, 150),
+          text.size(), 2 * N);
+  }
+  DigestBytes<N> digest;
+  for (size_t i = 0; i < N; ++i) {
+    digest.bytes[i] =
+        static_cast<std::byte>(HexValue(text[2 * i]) << 4 | HexValue(text[2 * i + 1]));
+  }
+  return digest;
+}
+
 template struct DigestBytes<16>;
 template struct DigestBytes<32>;
+template struct DigestBytes<64>;
 
 std::string FormatSha256(const Sha256Digest& digest) {
   return std::string(kSha256Prefix) + digest.Hex();
@@ -70,12 +85,7 @@ Sha256Digest ParseSha256(std::string_view text) {
           text.substr(0, 100));
   }
   text.remove_prefix(kSha256Prefix.size());
-  Sha256Digest digest;
-  for (size_t i = 0; i < digest.bytes.size(); ++i) {
-    digest.bytes[i] =
-        static_cast<std::byte>(HexValue(text[2 * i]) << 4 | HexValue(text[2 * i + 1]));
-  }
-  return digest;
+  return Sha256Digest::ParseHex(text);
 }
 
 Sha256Digest Sha256(ByteSpan bytes) {

@@ -20,7 +20,8 @@ struct DigestBytes {
 
   ByteSpan span() const { return bytes; }
   std::string Hex() const;
-  static DigestBytes Copy(ByteSpan from);  // from.size() must be N, else kCorrupt
+  static DigestBytes Copy(ByteSpan from);              // from.size() must be N, else kCorrupt
+  static DigestBytes ParseHex(std::string_view text);  // 2 N lower-case digits, else kCorrupt
   auto operator<=>(const DigestBytes&) const = default;
 };
 

@@ -1,13 +1,12 @@
 #include "isthmus/board/board.h"
 
 #include <algorithm>
-#include <boost/json/serialize.hpp>
-#include <charconv>
 #include <set>
 
 #include "isthmus/base/error.h"
 #include "isthmus/base/random.h"
-#include "isthmus/board/json_fields.h"
+#include "isthmus/board/keys.h"
+#include "isthmus/board/small_object.h"
 
 namespace isthmus::board {
 namespace {
@@ -18,43 +17,8 @@ using store::CheckKey;
 using store::Store;
 
 constexpr char kBoardKey[] = "board.json";
-// For every object here but manifests: they hold a handful of short fields.
-constexpr uint64_t kMaxSmallBytes = 64 << 10;
-// Decimal digits in the keys of log entries and of writers.
-constexpr size_t kVersionDigits = 10;
-constexpr size_t kEpochDigits = 6;
 constexpr uint64_t kMaxEpoch = 999'999;
 constexpr size_t kMaxReasonBytes = 1000;
-
-std::string RunPrefix(const std::string& run) { return fmt::format("runs/{}/", run); }
-std::string RunKey(const std::string& run) { return RunPrefix(run) + "run.json"; }
-std::string HintKey(const std::string& run) { return RunPrefix(run) + "head.json"; }
-std::string LogPrefix(const std::string& run) { return RunPrefix(run) + "log/"; }
-std::string LogKey(const std::string& run, VersionNumber version) {
-  return fmt::format("{}{:0{}}.json", LogPrefix(run), version, kVersionDigits);
-}
-std::string WritersPrefix(const std::string& run) { return RunPrefix(run) + "writers/"; }
-std::string WriterKey(const std::string& run, uint64_t epoch) {
-  return fmt::format("{}{:0{}}.json", WritersPrefix(run), epoch, kEpochDigits);
-}
-std::string RevokedPrefix(const std::string& run) { return RunPrefix(run) + "revoked/"; }
-std::string RevokedKey(const std::string& run, VersionNumber version) {
-  return fmt::format("{}{:0{}}.json", RevokedPrefix(run), version, kVersionDigits);
-}
-
-// The number in "<prefix><digits>.json", nullopt for other keys and for 0.
-std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits) {
-  constexpr std::string_view kSuffix = ".json";
-  if (key.size() != prefix.size() + digits + kSuffix.size() || !key.starts_with(prefix) ||
-      !key.ends_with(kSuffix)) {
-    return std::nullopt;
-  }
-  uint64_t number = 0;
-  const char* const begin = key.data() + prefix.size();
-  const auto [end, error] = std::from_chars(begin, begin + digits, number);
-  if (error != std::errc() || end != begin + digits || number == 0) return std::nullopt;
-  return number;
-}
 
 // The highest number among such keys, 0 if there is none.
 uint64_t HighestNumber(Store& store, const std::string& prefix, size_t digits) {
@@ -67,24 +31,6 @@ uint64_t HighestNumber(Store& store, const std::string& prefix, size_t digits) {
 
 uint64_t HighestEpoch(Store& store, const std::string& run) {
   return HighestNumber(store, WritersPrefix(run), kEpochDigits);
-}
-
-std::string ToText(const json::object& object) { return json::serialize(object) + "\n"; }
-
-// Calls `read` with the fields of a small object; its errors name the object. nullopt if missing.
-template <typename Read>
-auto ReadSmall(Store& store, const std::string& key, Read read)
-    -> std::optional<decltype(read(std::declval<const JsonFields&>()))> {
-  const std::optional<std::string> text = store.Get(key, kMaxSmallBytes);
-  if (!text) return std::nullopt;
-  try {
-    const json::value document = ParseJson(*text);
-    const JsonFields fields(document, "");
-    fields.CheckFormat();
-    return read(fields);
-  } catch (const Error& error) {
-    throw error.Annotated(fmt::format("read {} in {}", key, store.Describe()));
-  }
 }
 
 // The hinted version, kNoVersion if there is no usable hint: nothing depends on the hint, so
@@ -112,10 +58,6 @@ void WriteHint(Store& store, const std::string& run, VersionNumber version) {
   }
 }
 
-bool Exists(Store& store, const std::string& run, VersionNumber version) {
-  return version <= kMaxVersion && store.Size(LogKey(run, version)).has_value();
-}
-
 void EnsureRun(Store& store, const std::string& run, const std::string& view) {
   if (store.Size(RunKey(run))) return;
   const json::object object = {{"format", kBoardFormat},
@@ -139,24 +81,22 @@ bool CreateWriter(Store& store, const Writer& writer) {
   return store.Create(WriterKey(writer.run, writer.epoch), AsBytes(ToText(object)));
 }
 
-// The entry's text. What would not read back is refused here: once stored, it would stand for ever.
-std::string EntryText(const Writer& writer, const Manifest& manifest) {
+// What would not read back is refused here: once stored, it would stand for ever.
+void CheckEntry(const Writer& writer, const Manifest& manifest, const std::string& text) {
   if (manifest.run != writer.run || manifest.epoch != writer.epoch) {
     Throw(ErrorCode::kInternal, "manifest of run {} epoch {}, but the writer is run {} epoch {}",
           manifest.run, manifest.epoch, writer.run, writer.epoch);
   }
-  std::string text = manifest.Serialize();
   try {
     Manifest::Parse(text);
   } catch (const Error& error) {
     Throw(ErrorCode::kInvalid, "the manifest breaks a rule: {}", error.what());
   }
-  return text;
 }
 
 // Probing for the head goes from number to number and would never find an entry behind a gap.
-void CheckNoGap(Store& store, const Manifest& manifest) {
-  if (manifest.version == 1 || Exists(store, manifest.run, manifest.version - 1)) return;
+void CheckNoGap(const Board& board, const Manifest& manifest) {
+  if (manifest.version == 1 || board.Exists(manifest.run, manifest.version - 1)) return;
   Throw(ErrorCode::kInvalid, "version {} does not exist, so {} cannot follow it",
         manifest.version - 1, manifest.version);
 }
@@ -197,7 +137,7 @@ void Board::Init(Store& store) {
   Throw(ErrorCode::kConflict, "create a board in {}: it holds one already", store.Describe());
 }
 
-Board Board::Open(std::unique_ptr<Store> store) {
+Board Board::Open(std::unique_ptr<Store> store, Trust trust) {
   std::optional<std::string> uuid = ReadSmall(*store, kBoardKey, [](const JsonFields& fields) {
     std::string id = fields.Text("board");
     if (id.empty()) fields.Refuse("board", "empty");
@@ -208,7 +148,28 @@ Board Board::Open(std::unique_ptr<Store> store) {
           "open the board in {}: there is none (\"isthmus board init\" makes one)",
           store->Describe());
   }
-  return {std::move(store), std::move(*uuid)};
+  return {std::move(store), std::move(*uuid), std::move(trust)};
+}
+
+bool Board::Exists(const std::string& run, VersionNumber version) const {
+  CheckRunName(run);
+  return version != kNoVersion && version <= kMaxVersion &&
+         store_->Size(LogKey(run, version)).has_value();
+}
+
+std::string Board::Signed(const std::string& key, std::string text) const {
+  return trust_.signer ? SignText(*trust_.signer, {uuid_, key}, text) : text;
+}
+
+std::optional<std::string> Board::ReadChecked(const std::string& key) const {
+  std::optional<std::string> text = store_->Get(key, kMaxManifestBytes);
+  if (!text || trust_.trusted.empty()) return text;
+  try {
+    CheckSignature(trust_.trusted, {uuid_, key}, *text);
+  } catch (const Error& error) {
+    throw error.Annotated(fmt::format("read {} in {}", key, store_->Describe()));
+  }
+  return text;
 }
 
 std::vector<std::string> Board::Runs() const {
@@ -224,10 +185,10 @@ std::vector<std::string> Board::Runs() const {
 VersionNumber Board::Head(const std::string& run) const {
   CheckRunName(run);
   VersionNumber head = ReadHint(*store_, run);
-  if (head == kNoVersion || !Exists(*store_, run, head)) {
+  if (head == kNoVersion || !Exists(run, head)) {
     head = HighestNumber(*store_, LogPrefix(run), kVersionDigits);
   }
-  while (Exists(*store_, run, head + 1)) ++head;
+  while (Exists(run, head + 1)) ++head;
   return head;
 }
 
@@ -235,7 +196,7 @@ std::optional<Manifest> Board::Read(const std::string& run, VersionNumber versio
   CheckRunName(run);
   if (version == kNoVersion || version > kMaxVersion) return std::nullopt;
   const std::string key = LogKey(run, version);
-  const std::optional<std::string> text = store_->Get(key, kMaxManifestBytes);
+  const std::optional<std::string> text = ReadChecked(key);
   if (!text) return std::nullopt;
   try {
     Manifest manifest = Manifest::Parse(*text);
@@ -283,10 +244,12 @@ std::string Board::PartKey(const std::string& run, VersionNumber version,
 
 void Board::Commit(const Writer& writer, const Manifest& manifest) {
   try {
-    const std::string text = EntryText(writer, manifest);
+    const std::string key = LogKey(manifest.run, manifest.version);
+    const std::string text = Signed(key, manifest.Serialize());
+    CheckEntry(writer, manifest, text);
     CheckWriter(writer);
-    CheckNoGap(*store_, manifest);
-    CreateEntry(*store_, LogKey(manifest.run, manifest.version), text);
+    CheckNoGap(*this, manifest);
+    CreateEntry(*store_, key, text);
   } catch (const Error& error) {
     throw error.Annotated(
         fmt::format("commit version {} of run {}", manifest.version, manifest.run));
@@ -296,7 +259,7 @@ void Board::Commit(const Writer& writer, const Manifest& manifest) {
 
 void Board::Revoke(const std::string& run, VersionNumber version, const std::string& reason) {
   CheckRunName(run);
-  if (version == kNoVersion || !Exists(*store_, run, version)) {
+  if (!Exists(run, version)) {
     Throw(ErrorCode::kNotFound, "revoke version {} of run {} in {}: no such version", version, run,
           store_->Describe());
   }

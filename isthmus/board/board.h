@@ -10,6 +10,7 @@
 
 #include "isthmus/base/clock.h"
 #include "isthmus/board/manifest.h"
+#include "isthmus/board/signed_text.h"
 #include "isthmus/store/store.h"
 
 namespace isthmus::board {
@@ -28,8 +29,9 @@ class Board {
   // else.
   static void Init(store::Store& store);
   // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
-  // newer, kCorrupt if board.json is malformed.
-  static Board Open(std::unique_ptr<store::Store> store);
+  // newer, kCorrupt if board.json is malformed. With trusted keys, Read refuses what none of them
+  // signed; with a signer, Commit signs.
+  static Board Open(std::unique_ptr<store::Store> store, Trust trust = {});
 
   const std::string& uuid() const { return uuid_; }
   store::Store& store() const { return *store_; }
@@ -41,9 +43,16 @@ class Board {
   // stale, missing or malformed, and probes forward from there; a hint that is ahead of the log is
   // ignored.
   VersionNumber Head(const std::string& run) const;
+  bool Exists(const std::string& run, VersionNumber version) const;
   // nullopt if the version does not exist. Checks that the entry's run and version are those of
-  // its key.
+  // its key, and the signature if there are trusted keys.
   std::optional<Manifest> Read(const std::string& run, VersionNumber version) const;
+
+  // For objects that are signed: `text` as it is to be stored under `key`; and what is stored
+  // there, at most kMaxManifestBytes, after its signature was checked (kCorrupt). nullopt if
+  // missing.
+  std::string Signed(const std::string& key, std::string text) const;
+  std::optional<std::string> ReadChecked(const std::string& key) const;
 
   // Claims the run: creates run.json if absent and a writer entry above all others. If
   // `previous_id` is the highest epoch's id, that claim is returned again instead.
@@ -73,11 +82,12 @@ class Board {
   VersionNumber Newest(const std::string& run) const;
 
  private:
-  Board(std::unique_ptr<store::Store> store, std::string uuid)
-      : store_(std::move(store)), uuid_(std::move(uuid)) {}
+  Board(std::unique_ptr<store::Store> store, std::string uuid, Trust trust)
+      : store_(std::move(store)), uuid_(std::move(uuid)), trust_(std::move(trust)) {}
 
   std::unique_ptr<store::Store> store_;
   std::string uuid_;
+  Trust trust_;
 };
 
 }  // namespace isthmus::board

@@ -59,6 +59,15 @@ Sha256Digest JsonFields::Digest(std::string_view key) const {
   }
 }
 
+WallTime JsonFields::Time(std::string_view key) const {
+  const std::string text = Text(key);
+  try {
+    return ParseTime(text);
+  } catch (const Error& error) {
+    Refuse(key, error.what());
+  }
+}
+
 JsonFields JsonFields::Object(std::string_view key) const { return {Require(key), PathOf(key)}; }
 
 std::vector<JsonFields> JsonFields::Objects(std::string_view key) const {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isthmus/base/clock.h"
 #include "isthmus/base/digest.h"
 #include "isthmus/board/manifest.h"
 
@@ -33,6 +34,8 @@ class JsonFields {
                  uint64_t max = std::numeric_limits<uint64_t>::max()) const;
   int64_t Integer(std::string_view key) const;
   Sha256Digest Digest(std::string_view key) const;
+  // RFC 3339, as FormatTime writes it.
+  WallTime Time(std::string_view key) const;
   JsonFields Object(std::string_view key) const;
   std::vector<JsonFields> Objects(std::string_view key) const;
   // The names of all fields, in the document's order.

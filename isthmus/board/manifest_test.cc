@@ -167,6 +167,8 @@ TEST(ManifestTest, WhatBreaksARuleIsCorrupt) {
       {R"("parts":[)", R"("parts":{},"_":[)"},
       {R"("key":"runs/)", R"("key":"../)"},
       {R"("key":"runs/)", R"("key":"/runs/)"},
+      {R"("key":"runs/grpo-7/)", R"("key":"runs/other/)"},
+      {R"("key":"runs/grpo-7/data/)", R"("key":"runs/grpo-7/log/)"},
       {R"("bytes":120)", R"("bytes":-1)"},
       {R"("bytes":120)", R"("path":"model.safetensors","bytes":120)"},
       {R"("config.json":)", R"("../config.json":)"},
