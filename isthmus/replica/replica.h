@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -77,9 +76,6 @@ class Replica {
   // At the table's version after a full verification, else at none; `why` becomes a note.
   void VerifyOrForget(const std::string& why);
 
-  Manifests ReadManifests(const board::Board& board, const std::string& run,
-                          board::VersionNumber target, const std::set<PlannedPayload>& unusable,
-                          bool down_to_anchor) const;
   void RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan);
   void Advance(const board::Board& board, const Manifests& manifests, const Plan& plan);
   void TakeBack();

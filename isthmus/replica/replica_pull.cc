@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "isthmus/replica/chain_apply.h"
+#include "isthmus/replica/chain_manifests.h"
 #include "isthmus/replica/fetch.h"
 #include "isthmus/replica/journal.h"
 #include "isthmus/replica/replica.h"
@@ -25,16 +26,6 @@ struct PayloadFault {
   PlannedPayload payload;
   Error error;
 };
-
-bool HasAnchor(const Manifest& manifest, const std::set<PlannedPayload>& unusable) {
-  for (size_t i = 0; i < manifest.payloads.size(); ++i) {
-    if (manifest.payloads[i].kind == PayloadKind::kAnchor &&
-        !unusable.contains({manifest.version, i})) {
-      return true;
-    }
-  }
-  return false;
-}
 
 const Manifest& ManifestOf(const std::vector<Manifest>& manifests, VersionNumber version) {
   return *std::ranges::find(manifests, version, &Manifest::version);
@@ -74,8 +65,10 @@ std::string Lost(std::string_view why) {
 }
 
 std::string Describe(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
-  const bool anchor = PayloadOf(manifests, planned).kind == PayloadKind::kAnchor;
-  return fmt::format("{} {}", anchor ? "anchor" : "patch", planned.version);
+  const Payload& payload = PayloadOf(manifests, planned);
+  if (payload.kind == PayloadKind::kAnchor) return fmt::format("anchor {}", planned.version);
+  if (payload.base + 1 == planned.version) return fmt::format("patch {}", planned.version);
+  return fmt::format("patch {} from {}", planned.version, payload.base);
 }
 
 }  // namespace
@@ -86,12 +79,21 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
   result.from = state_ ? state_->version : kNoVersion;
   result.to = version;
   std::set<PlannedPayload> unusable;
-  bool down_to_anchor = false;
+  size_t anchors = 0;  // 0: the shortest way
+  size_t seen = 0;
+  std::optional<ChainManifests> source;
   for (std::optional<Error> failure;;) {
     const VersionNumber held = state_ ? state_->version : kNoVersion;
-    const Manifests manifests = ReadManifests(board, run, version, unusable, down_to_anchor);
+    if (!source || held == kNoVersion) {  // what was held may have been lost
+      source.emplace(board, run, version, held, state_ ? state_->digest : Sha256Digest());
+    }
+    const Manifests manifests =
+        anchors == 0 ? source->OnShortestWay(unusable) : source->DownToAnchor(anchors, unusable);
     const std::optional<Plan> plan = MakePlan(manifests, held, version, unusable);
-    if (!plan && !std::exchange(down_to_anchor, true)) continue;
+    if (!plan && (anchors == 0 || manifests.size() > seen)) {  // there may be more further down
+      seen = anchors++ == 0 ? 0 : manifests.size();
+      continue;
+    }
     if (!plan && failure) throw Error(*failure);
     if (!plan) {
       Throw(ErrorCode::kNotFound, "pull version {} of run {}: no chain leads there from {}",
@@ -103,6 +105,7 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
         result.chain.push_back(Describe(manifests, planned));
       }
       result.fetched_bytes = plan->fetch_bytes;
+      std::ranges::copy(source->notes(), std::back_inserter(notes_));
       result.notes = std::exchange(notes_, {});
       return result;
     } catch (const PayloadFault& fault) {
@@ -131,32 +134,6 @@ void Replica::CheckFollows(const board::Board& board, const std::string& run) co
   Throw(ErrorCode::kInvalid,
         "pull run {} of board {} into {}: the replica follows run {} of board {}", run,
         board.uuid(), directory_.string(), state_->run, state_->board);
-}
-
-// The manifests that a chain to the target may need: down to the held version, or to an anchor.
-Replica::Manifests Replica::ReadManifests(const board::Board& board, const std::string& run,
-                                          VersionNumber target,
-                                          const std::set<PlannedPayload>& unusable,
-                                          bool down_to_anchor) const {
-  const VersionNumber held = state_ ? state_->version : kNoVersion;
-  const bool forward = held != kNoVersion && held <= target && !down_to_anchor;
-  Manifests manifests;
-  for (VersionNumber version = target; version != kNoVersion; --version) {
-    std::optional<Manifest> manifest = board.Read(run, version);
-    if (!manifest && version == target) {
-      Throw(ErrorCode::kNotFound, "pull version {} of run {} from {}: no such version", target, run,
-            board.store().Describe());
-    }
-    if (!manifest) break;
-    if (version == held && manifest->digest != state_->digest) {
-      Throw(
-          ErrorCode::kCorrupt, "pull into {}: it holds version {} with digest {}, the log says {}",
-          directory_.string(), held, FormatSha256(state_->digest), FormatSha256(manifest->digest));
-    }
-    manifests.push_back(std::move(*manifest));
-    if (forward ? version == held : HasAnchor(manifests.back(), unusable)) break;
-  }
-  return manifests;
 }
 
 void Replica::RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan) {
