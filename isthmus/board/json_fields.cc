@@ -81,6 +81,20 @@ std::vector<JsonFields> JsonFields::Objects(std::string_view key) const {
   return objects;
 }
 
+std::vector<uint64_t> JsonFields::Counts(std::string_view key) const {
+  const json::array* array = Require(key).if_array();
+  if (array == nullptr) Refuse(key, "expected an array");
+  std::vector<uint64_t> counts;
+  counts.reserve(array->size());
+  for (const json::value& value : *array) {
+    boost::system::error_code error;
+    const uint64_t count = value.is_double() ? 0 : value.to_number<uint64_t>(error);
+    if (value.is_double() || error) Refuse(key, "expected integers");
+    counts.push_back(count);
+  }
+  return counts;
+}
+
 std::vector<std::string> JsonFields::Keys() const {
   std::vector<std::string> keys;
   for (const json::key_value_pair& field : *object_) keys.emplace_back(field.key());

@@ -38,6 +38,7 @@ class JsonFields {
   WallTime Time(std::string_view key) const;
   JsonFields Object(std::string_view key) const;
   std::vector<JsonFields> Objects(std::string_view key) const;
+  std::vector<uint64_t> Counts(std::string_view key) const;
   // The names of all fields, in the document's order.
   std::vector<std::string> Keys() const;
 

@@ -33,6 +33,9 @@ std::string PinKey(const std::string& run, const std::string& name) {
   return fmt::format("{}{}{}", PinPrefix(run), name, kSuffix);
 }
 
+std::string KeptKey(const std::string& run) { return RunPrefix(run) + "kept.json"; }
+std::string LeftoversKey(const std::string& run) { return RunPrefix(run) + "leftovers.json"; }
+
 std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits) {
   if (key.size() != prefix.size() + digits + kSuffix.size() || !key.starts_with(prefix) ||
       !key.ends_with(kSuffix)) {

@@ -28,6 +28,8 @@ std::string DataPrefix(const std::string& run);
 std::string ExtraPrefix(const std::string& run);
 std::string PinPrefix(const std::string& run);
 std::string PinKey(const std::string& run, const std::string& name);
+std::string KeptKey(const std::string& run);
+std::string LeftoversKey(const std::string& run);
 
 // The number in "<prefix><digits>.json", nullopt for other keys and for 0.
 std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits);

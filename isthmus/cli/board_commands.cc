@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "isthmus/board/extra.h"
 #include "isthmus/board/json_fields.h"
+#include "isthmus/board/kept.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/publish/publisher.h"
@@ -186,7 +188,19 @@ std::string FormatAge(WallTime created) {
                           : fmt::format("{} d", seconds / 86400);
 }
 
-json::object LogEntry(const Manifest& manifest, bool revoked) {
+// What else a log shows of a version.
+struct LogMarks {
+  bool revoked = false;
+  bool gone = false;               // cleaned: what its entry names is no longer there
+  std::vector<std::string> added;  // payloads that were added later
+};
+
+std::string NameOf(const board::Extra& extra) {
+  return extra.kind == board::PayloadKind::kAnchor ? "anchor"
+                                                   : fmt::format("patch from {}", extra.base);
+}
+
+json::object LogEntry(const Manifest& manifest, const LogMarks& marks) {
   json::object entry = {{"version", manifest.version},
                         {"parent", VersionOrNull(manifest.parent)},
                         {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
@@ -197,15 +211,21 @@ json::object LogEntry(const Manifest& manifest, bool revoked) {
                         {"created_at", FormatTime(manifest.created_at)},
                         {"digest", FormatSha256(manifest.digest)},
                         {"epoch", manifest.epoch},
-                        {"revoked", revoked}};
+                        {"revoked", marks.revoked},
+                        {"gone", marks.gone},
+                        {"added", json::array(marks.added.begin(), marks.added.end())}};
   if (manifest.step) entry["step"] = *manifest.step;
   return entry;
 }
 
-std::vector<std::string> LogRow(const Manifest& manifest, bool revoked) {
+std::vector<std::string> LogRow(const Manifest& manifest, const LogMarks& marks) {
+  std::string kind = IsAnchor(manifest) ? "anchor" : "patch";
+  if (marks.gone) kind += ", gone";
+  for (const std::string& added : marks.added) kind += " + " + added;
+  if (marks.revoked) kind += ", revoked";
   return {fmt::format("{}", manifest.version),
           manifest.step ? fmt::format("{}", *manifest.step) : "",
-          fmt::format("{}{}", IsAnchor(manifest) ? "anchor" : "patch", revoked ? ", revoked" : ""),
+          kind,
           FormatBytes(manifest.payload_bytes()),
           IsAnchor(manifest) ? "" : FormatCount(manifest.changed),
           IsAnchor(manifest) ? "" : FormatPercent(DensityOf(manifest)),
@@ -220,6 +240,11 @@ void RunLog(const BoardOptions& options, Context& context) {
           options.board);
   }
   const std::vector<VersionNumber> withdrawn = board.Revoked(options.run);
+  const board::Kept kept = board::ReadKept(board, options.run);
+  std::multimap<VersionNumber, std::string> added;
+  for (const board::Extra& extra : board::ListExtras(board, options.run)) {
+    added.emplace(extra.version, NameOf(extra));
+  }
   json::array versions;
   Table table({"version", "step", "kind", "payload", "changed", "density", "age"});
   for (VersionNumber version = head; version != kNoVersion; --version) {
@@ -228,9 +253,12 @@ void RunLog(const BoardOptions& options, Context& context) {
       Throw(ErrorCode::kCorrupt, "read log of run {} on {}: version {} is missing, {} exists",
             options.run, options.board, version, head);
     }
-    const bool revoked = std::ranges::binary_search(withdrawn, version);
-    versions.push_back(LogEntry(*manifest, revoked));
-    table.Add(LogRow(*manifest, revoked));
+    LogMarks marks = {std::ranges::binary_search(withdrawn, version), !kept.MayHave(version), {}};
+    for (auto [at, end] = added.equal_range(version); at != end; ++at) {
+      marks.added.push_back(at->second);
+    }
+    versions.push_back(LogEntry(*manifest, marks));
+    table.Add(LogRow(*manifest, marks));
   }
   if (context.json) return PrintJson({{"run", options.run}, {"versions", versions}});
   table.Print();
@@ -266,7 +294,25 @@ void RunRevoke(const RevokeArguments& arguments, Context& context) {
 
 }  // namespace
 
+board::Trust BoardOptions::ReadTrust() const {
+  board::Trust read;
+  if (!sign_key.empty()) read.signer = SigningKey::Load(sign_key);
+  for (const std::string& file : trust) {
+    std::ranges::move(LoadPublicKeys(file), std::back_inserter(read.trusted));
+  }
+  return read;
+}
+
+void AddSignOption(CLI::App* command, BoardOptions* options) {
+  command->add_option("--sign-key", options->sign_key,
+                      "File of an Ed25519 key (\"isthmus key new\") to sign with");
+}
+
 void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required) {
+  command
+      ->add_option("--trust", options->trust,
+                   "File of public keys: refuse versions that none of them signed; repeatable")
+      ->allow_extra_args(false);
   command->add_option("--board", options->board, "Board: a directory")->required(required);
   command->add_option("--run", options->run, "Run: one lineage of versions")->required(required);
 }
@@ -278,6 +324,7 @@ void AddPublish(CLI::App& app, Context& context) {
   command->footer("Example: isthmus publish step-38 --board /mnt/board --run grpo-7 --step 38");
   command->add_option("CHECKPOINT", arguments->checkpoint, "Checkpoint directory")->required();
   AddBoardOptions(command, &arguments->board);
+  AddSignOption(command, &arguments->board);
   command->add_option("--step", arguments->step, "The trainer's optimizer step");
   command->add_option("--meta", arguments->meta, "KEY=VALUE to keep with the version; repeatable")
       ->allow_extra_args(false);
@@ -325,6 +372,7 @@ void AddBoard(CLI::App& app, Context& context) {
   revoke->add_option("VERSION", arguments->version, "Version number")->required();
   revoke->add_option("--reason", arguments->reason, "Kept with the version, one line");
   revoke->callback([arguments, &context] { RunRevoke(*arguments, context); });
+  AddUpkeep(command, context);
 }
 
 }  // namespace isthmus::cli

@@ -35,14 +35,20 @@ struct Context {
 struct BoardOptions {
   std::string board;
   std::string run;
+  std::vector<std::string> trust;  // files of public keys
+  std::string sign_key;            // file of a private key; empty: what is written is not signed
 
+  board::Trust ReadTrust() const;
   board::Board Open() const {
     board::CheckRunName(run);
-    return board::Board::Open(store::OpenStore(board));
+    return board::Board::Open(store::OpenStore(board), ReadTrust());
   }
 };
 // `required` false: for commands that have another mode.
 void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required = true);
+
+// --sign-key, for commands that write what may be signed.
+void AddSignOption(CLI::App* command, BoardOptions* options);
 
 void AddDiff(CLI::App& app, Context& context);
 void AddSquash(CLI::App& app, Context& context);
@@ -53,6 +59,9 @@ void AddPublish(CLI::App& app, Context& context);
 void AddPull(CLI::App& app, Context& context);
 void AddLog(CLI::App& app, Context& context);
 void AddBoard(CLI::App& app, Context& context);
+// anchor, pin, unpin and gc, below `board`.
+void AddUpkeep(CLI::App* board, Context& context);
+void AddKey(CLI::App& app, Context& context);
 void AddSidecar(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 
-#include "isthmus/base/random.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/codec/diff.h"
 #include "isthmus/replica/chain_apply.h"
-#include "isthmus/replica/fetch.h"
 #include "isthmus/replica/state.h"
+#include "isthmus/upkeep/board_check.h"
 
 namespace isthmus::cli {
 namespace {
@@ -23,6 +22,7 @@ struct VerifyOptions {
   std::string replica;
   BoardOptions board;
   bool deep = false;
+  std::vector<board::VersionNumber> rebuild;
 };
 
 void CompareFiles(const VersionTable& found, const VersionTable& expected, Problems* problems) {
@@ -99,72 +99,12 @@ Problems VerifyReplica(const VerifyOptions& options, Context& context) {
   return problems;
 }
 
-// Where one payload object after another is fetched to; removed at the end.
-class ScratchFile {
- public:
-  ScratchFile() : path_(fs::temp_directory_path() / ("isthmus-verify-" + RandomId())) {}
-  ~ScratchFile() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-void VerifyPart(const board::Board& board, const board::PayloadPart& part, bool anchor, bool deep,
-                const fs::path& scratch) {
-  const auto size = board.store().Size(part.key);
-  if (!size) Throw(ErrorCode::kNotFound, "{}: missing", part.key);
-  if (*size != part.bytes) {
-    Throw(ErrorCode::kCorrupt, "{}: {} bytes, expected {}", part.key, *size, part.bytes);
-  }
-  if (!deep) return;
-  replica::FetchPart(board.store(), part, scratch, NoProgress());
-  if (anchor) return;
-  const MappedFile map(scratch, Access::kRead);
-  codec::Part::Open(map.bytes());
-}
-
-void VerifyVersion(const board::Board& board, const board::Manifest& manifest, bool deep,
-                   const fs::path& scratch, Problems* problems) {
-  for (const board::Payload& payload : manifest.payloads) {
-    for (const board::PayloadPart& part : payload.parts) {
-      try {
-        VerifyPart(board, part, payload.kind == board::PayloadKind::kAnchor, deep, scratch);
-      } catch (const Error& error) {
-        if (!MeansDamage(error)) throw;  // no room or permission: no finding
-        problems->push_back(fmt::format("version {}: {}", manifest.version, error.what()));
-      }
-    }
-  }
-}
-
 Problems VerifyBoard(const VerifyOptions& options, Context& context) {
   const board::Board board = options.board.Open();
-  const board::VersionNumber head = board.Head(options.board.run);
-  if (head == board::kNoVersion) {
-    Throw(ErrorCode::kNotFound, "verify run {} on {}: no such run", options.board.run,
-          options.board.board);
-  }
-  const ScratchFile scratch;
-  Problems problems;
-  const ProgressScope scope(*context.progress, "versions", head);
-  for (board::VersionNumber version = head; version != board::kNoVersion; --version) {
-    context.progress->Advance(1);
-    try {
-      const auto manifest = board.Read(options.board.run, version);
-      if (manifest) VerifyVersion(board, *manifest, options.deep, scratch.path(), &problems);
-      if (!manifest) problems.push_back(fmt::format("version {}: no log entry", version));
-    } catch (const Error& error) {
-      if (!MeansDamage(error)) throw;  // no room or permission: no finding
-      problems.push_back(fmt::format("version {}: {}", version, error.what()));
-    }
-  }
-  return problems;
+  upkeep::CheckReport report = upkeep::CheckBoard(
+      board, options.board.run, {options.deep, options.rebuild}, context.pool(), *context.progress);
+  PrintNotes(report.notes);
+  return std::move(report.problems);
 }
 
 Problems Verify(const VerifyOptions& options, Context& context) {
@@ -173,7 +113,8 @@ Problems Verify(const VerifyOptions& options, Context& context) {
     Throw(ErrorCode::kInvalid, "verify {}: CHECKPOINT and --against go together, without --replica",
           options.checkpoint);
   }
-  const bool of_board = !options.board.board.empty() || !options.board.run.empty() || options.deep;
+  const bool of_board = !options.board.board.empty() || !options.board.run.empty() ||
+                        options.deep || !options.rebuild.empty();
   if (of_board && (!options.checkpoint.empty() || !options.replica.empty())) {
     Throw(ErrorCode::kInvalid, "verify: a board and something else, one at a time allowed");
   }
@@ -209,6 +150,10 @@ void AddVerify(CLI::App& app, Context& context) {
   command->add_option("--replica", options->replica, "Replica directory");
   AddBoardOptions(command, &options->board, false);
   command->add_flag("--deep", options->deep, "Read every payload of the board");
+  command
+      ->add_option("--rebuild", options->rebuild,
+                   "Rebuild this version of the board from nothing; repeatable")
+      ->allow_extra_args(false);
   command->callback([options, &context] { RunVerify(*options, context); });
 }
 

@@ -16,10 +16,11 @@ using board::Manifest;
 using board::PayloadKind;
 using board::VersionNumber;
 
-bool HasAnchor(const Manifest& manifest, const std::set<PlannedPayload>& unusable) {
+// `blocked(place)`: whether a payload is not to be used.
+template <typename Blocked>
+bool HasAnchor(const Manifest& manifest, const Blocked& blocked) {
   for (size_t i = 0; i < manifest.payloads.size(); ++i) {
-    if (manifest.payloads[i].kind == PayloadKind::kAnchor &&
-        !unusable.contains({manifest.version, i})) {
+    if (manifest.payloads[i].kind == PayloadKind::kAnchor && !blocked({manifest.version, i})) {
       return true;
     }
   }
@@ -28,12 +29,12 @@ bool HasAnchor(const Manifest& manifest, const std::set<PlannedPayload>& unusabl
 
 // The oldest version, from `floor` on, that a patch of this version begins at; without one the
 // version before.
-VersionNumber OldestBase(const Manifest& manifest, VersionNumber floor,
-                         const std::set<PlannedPayload>& unusable) {
+template <typename Blocked>
+VersionNumber OldestBase(const Manifest& manifest, VersionNumber floor, const Blocked& blocked) {
   VersionNumber oldest = manifest.version - 1;
   for (size_t i = 0; i < manifest.payloads.size(); ++i) {
     const board::Payload& payload = manifest.payloads[i];
-    if (payload.kind != PayloadKind::kPatch || unusable.contains({manifest.version, i})) continue;
+    if (payload.kind != PayloadKind::kPatch || blocked({manifest.version, i})) continue;
     if (payload.base >= floor) oldest = std::min(oldest, payload.base);
   }
   return oldest;
@@ -53,15 +54,18 @@ ChainManifests::Manifests ChainManifests::OnShortestWay(const std::set<PlannedPa
   const bool forward = held_ != kNoVersion && held_ <= target_;
   // One step behind, as who follows a run is: nothing can be shorter than the patch itself.
   if (!forward || target_ - held_ > 1) ListExtras();
+  const auto blocked = [&](const PlannedPayload& place) {
+    return unusable.contains(place) || gone_.contains(place);
+  };
   const VersionNumber anchor = NewestAnchor(unusable);
   Manifests manifests;
   for (VersionNumber version = target_; version != kNoVersion;) {
     const Manifest* const manifest = Read(version);
     if (manifest == nullptr) break;
     manifests.push_back(*manifest);
-    if (forward ? version == held_ : HasAnchor(*manifest, unusable)) break;
+    if (forward ? version == held_ : HasAnchor(*manifest, blocked)) break;
     const VersionNumber end = forward ? held_ : kNoVersion + 1;
-    version = OldestBase(*manifest, version > anchor ? std::max(anchor, end) : end, unusable);
+    version = OldestBase(*manifest, version > anchor ? std::max(anchor, end) : end, blocked);
   }
   return manifests;
 }
@@ -69,12 +73,13 @@ ChainManifests::Manifests ChainManifests::OnShortestWay(const std::set<PlannedPa
 ChainManifests::Manifests ChainManifests::DownToAnchor(size_t count,
                                                        const std::set<PlannedPayload>& unusable) {
   ListExtras();
+  const auto blocked = [&](const PlannedPayload& place) { return unusable.contains(place); };
   Manifests manifests;
   for (VersionNumber version = target_; version != kNoVersion; --version) {
     const Manifest* const manifest = Read(version);
     if (manifest == nullptr) break;
     manifests.push_back(*manifest);
-    if (HasAnchor(*manifest, unusable) && --count == 0) break;
+    if (HasAnchor(*manifest, blocked) && --count == 0) break;
   }
   return manifests;
 }
@@ -89,6 +94,7 @@ void ChainManifests::ListExtras() {
     if (error.code() != ErrorCode::kUnavailable) throw;
     notes_.push_back(fmt::format("payloads added later are left out: {}", error.what()));
   }
+  kept_ = board::ReadKept(board_, run_);
   read_.clear();  // what was read without them
 }
 
@@ -99,7 +105,10 @@ VersionNumber ChainManifests::NewestAnchor(const std::set<PlannedPayload>& unusa
   for (auto extra = extras_->rbegin(); extra != extras_->rend(); ++extra) {
     if (extra->kind != PayloadKind::kAnchor || extra->version > target_) continue;
     const Manifest* const manifest = Read(extra->version);
-    if (manifest != nullptr && HasAnchor(*manifest, unusable)) return extra->version;
+    const auto blocked = [&](const PlannedPayload& place) {
+      return unusable.contains(place) || gone_.contains(place);
+    };
+    if (manifest != nullptr && HasAnchor(*manifest, blocked)) return extra->version;
   }
   return kNoVersion;
 }
@@ -116,6 +125,9 @@ const Manifest* ChainManifests::Read(VersionNumber version) {
     Throw(ErrorCode::kCorrupt,
           "pull run {}: the replica holds version {} with digest {}, the log says {}", run_, held_,
           FormatSha256(held_digest_), FormatSha256(manifest->digest));
+  }
+  if (manifest && !kept_.MayHave(version)) {
+    for (size_t i = 0; i < manifest->payloads.size(); ++i) gone_.insert({version, i});
   }
   if (manifest && extras_) manifest = ReadWithExtras(std::move(*manifest));
   const auto& entry = read_.emplace(version, std::move(manifest)).first->second;

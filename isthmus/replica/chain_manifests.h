@@ -10,6 +10,7 @@
 
 #include "isthmus/board/board.h"
 #include "isthmus/board/extra.h"
+#include "isthmus/board/kept.h"
 #include "isthmus/replica/planner.h"
 
 namespace isthmus::replica {
@@ -29,9 +30,12 @@ class ChainManifests {
   // to the held version; without one on its way, to that anchor. kNotFound if there is no target,
   // kCorrupt if the held version's digest is not the log's.
   Manifests OnShortestWay(const std::set<PlannedPayload>& unusable);
-  // All from the target down to the `count`th that has an anchor, or to the first version.
+  // All from the target down to the `count`th that has an anchor, or to the first version; for when
+  // the short way is blocked, so without the hint of what cleaning left.
   Manifests DownToAnchor(size_t count, const std::set<PlannedPayload>& unusable);
 
+  // Payloads that cleaning has removed, by what its hint says: no part of the shortest way.
+  const std::set<PlannedPayload>& gone() const { return gone_; }
   // What the user should know of payloads that could not be looked at.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -47,6 +51,8 @@ class ChainManifests {
   board::VersionNumber held_;
   Sha256Digest held_digest_;
   std::optional<std::vector<board::Extra>> extras_;
+  board::Kept kept_;
+  std::set<PlannedPayload> gone_;
   std::map<board::VersionNumber, std::optional<board::Manifest>> read_;
   std::vector<std::string> notes_;
 };

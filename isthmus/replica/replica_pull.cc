@@ -89,7 +89,9 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
     }
     const Manifests manifests =
         anchors == 0 ? source->OnShortestWay(unusable) : source->DownToAnchor(anchors, unusable);
-    const std::optional<Plan> plan = MakePlan(manifests, held, version, unusable);
+    std::set<PlannedPayload> blocked = unusable;
+    if (anchors == 0) blocked.insert(source->gone().begin(), source->gone().end());
+    const std::optional<Plan> plan = MakePlan(manifests, held, version, blocked);
     if (!plan && (anchors == 0 || manifests.size() > seen)) {  // there may be more further down
       seen = anchors++ == 0 ? 0 : manifests.size();
       continue;

@@ -60,7 +60,9 @@ Stager::~Stager() {
 
 const board::Board& Stager::OpenBoard() {
   const std::lock_guard lock(board_mutex_);
-  if (!board_) board_.emplace(board::Board::Open(store::OpenStore(options_.board)));
+  if (!board_)
+    board_.emplace(
+        board::Board::Open(store::OpenStore(options_.board), {std::nullopt, options_.trusted}));
   return *board_;
 }
 

@@ -1,0 +1,211 @@
+// Cleaning, step by step; the reason is what a crash behind the step leaves.
+//   1. Look through the run; plan; prove. (Nothing.)
+//   2. Write kept.json: readers no longer plan with what will go. (Payloads that nobody uses, which
+//      the next cleaning removes.)
+//   3. Remove the entries of added payloads. (Objects that nothing names: leftovers.)
+//   4. Remove the objects of payloads that no kept payload names too, then leftovers that are old
+//      enough, then pins that have expired. (Fewer of them.)
+//   5. Prove again.
+// Log entries stay for ever: a log has no gaps.
+#include "isthmus/upkeep/cleaning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isthmus/base/error.h"
+#include "isthmus/board/kept.h"
+#include "isthmus/board/keys.h"
+#include "isthmus/upkeep/leftovers.h"
+
+namespace isthmus::upkeep {
+namespace {
+
+using board::Board;
+using board::Manifest;
+using board::Payload;
+using board::VersionNumber;
+using replica::PlannedPayload;
+
+const Manifest& ManifestOf(const std::vector<Manifest>& manifests, VersionNumber version) {
+  return *std::ranges::lower_bound(manifests, version, {}, &Manifest::version);
+}
+
+const Payload& PayloadAt(const std::vector<Manifest>& manifests, const PlannedPayload& place) {
+  return ManifestOf(manifests, place.version).payloads[place.index];
+}
+
+class Cleaner {
+ public:
+  Cleaner(Board& board, const std::string& run, const CleaningPolicy& policy, WallTime now,
+          Progress& progress)
+      : board_(board), run_(run), policy_(policy), now_(now), progress_(progress) {}
+
+  CleaningReport Run() {
+    inventory_ = TakeInventory(board_, run_, progress_);
+    RefuseDamage();
+    manifests_ = inventory_.WithExtras();
+    WithoutGone();
+    retention_ = PlanRetention(manifests_, inventory_.pins, policy_.retention, now_);
+    RefuseUnreachable();
+    Prove();
+    Count();
+    if (policy_.apply) {
+      Remove();
+      Prove();
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void RefuseDamage() const {
+    if (inventory_.problems.empty()) return;
+    Throw(ErrorCode::kCorrupt, "clean run {} in {}: {} problems, the first: {}", run_,
+          board_.store().Describe(), inventory_.problems.size(), inventory_.problems.front());
+  }
+
+  // What an earlier cleaning removed is no way to a version, and need not be removed again.
+  void WithoutGone() {
+    const board::Kept kept = board::ReadKept(board_, run_);
+    for (Manifest& manifest : manifests_) {
+      if (kept.MayHave(manifest.version)) continue;
+      const size_t own = inventory_.manifests.at(manifest.version).payloads.size();
+      manifest.payloads.erase(manifest.payloads.begin(),
+                              manifest.payloads.begin() + static_cast<ptrdiff_t>(own));
+      gone_.insert(manifest.version);
+    }
+  }
+
+  void RefuseUnreachable() const {
+    for (const VersionNumber version : retention_.unreachable) {
+      // What an earlier cleaning let go cannot be asked back by a later policy.
+      if (gone_.contains(version)) continue;
+      Throw(ErrorCode::kCorrupt,
+            "clean run {} in {}: version {} should stay, and no chain leads to it", run_,
+            board_.store().Describe(), version);
+    }
+  }
+
+  // Every part that stays is there.
+  void Prove() const {
+    const ProgressScope scope(progress_, "prove", retention_.keep.size());
+    for (const PlannedPayload& place : retention_.keep) {
+      progress_.Advance(1);
+      for (const board::PayloadPart& part : PayloadAt(manifests_, place).parts) {
+        const auto size = board_.store().Size(part.key);
+        if (size == part.bytes) continue;
+        Throw(ErrorCode::kCorrupt, "clean run {} in {}: version {} needs {}, which {}", run_,
+              board_.store().Describe(), place.version, part.key,
+              size ? fmt::format("has {} bytes instead of {}", *size, part.bytes) : "is missing");
+      }
+    }
+  }
+
+  void Count() {
+    for (const auto& [version, plan] : retention_.kept) report_.kept.push_back(version);
+    for (const PlannedPayload& place : retention_.keep) {
+      for (const auto& part : PayloadAt(manifests_, place).parts) needed_.insert(part.key);
+    }
+    for (const PlannedPayload& place : retention_.remove) {
+      ++report_.payloads_removed;
+      for (const auto& part : PayloadAt(manifests_, place).parts) {
+        if (needed_.contains(part.key) || !doomed_.insert(part.key).second) continue;
+        report_.bytes_removed += part.bytes;
+      }
+    }
+    report_.objects_removed = doomed_.size();
+    report_.unexplained = inventory_.unexplained;
+    for (const auto& [attempt, keys] : inventory_.leftovers) report_.leftovers += keys.size();
+    const SeenLeftovers before = ReadLeftovers(board_, run_);
+    for (const auto& [attempt, keys] : inventory_.leftovers) {
+      const auto at = before.find(attempt);
+      const WallTime since = at == before.end() ? now_ : at->second;
+      if (now_ - since >= policy_.grace) {
+        report_.leftovers_removed += keys.size();
+      } else {
+        waiting_.emplace(attempt, since);
+      }
+    }
+    for (const board::Pin& pin : inventory_.pins) {
+      if (pin.expires_at <= now_) report_.pins_removed.push_back(pin.name);
+    }
+  }
+
+  void Remove() {
+    board::WriteKept(board_, run_, KeptNow());
+    for (const auto& [extra, payload] : inventory_.extras) {
+      if (IsRemoved(extra)) board_.store().Delete(ExtraKey(run_, extra));
+    }
+    {
+      const ProgressScope scope(progress_, "remove", doomed_.size());
+      for (const std::string& key : doomed_) {
+        board_.store().Delete(key);
+        progress_.Advance(1);
+      }
+    }
+    for (const auto& [attempt, keys] : inventory_.leftovers) {
+      if (waiting_.contains(attempt)) continue;
+      for (const std::string& key : keys) board_.store().Delete(key);
+    }
+    WriteLeftovers(board_, run_, waiting_);
+    for (const std::string& pin : report_.pins_removed) RemoveExpired(pin);
+  }
+
+  // Its reader may have renewed it meanwhile.
+  void RemoveExpired(const std::string& name) {
+    for (const board::Pin& pin : board::ListPins(board_, run_)) {
+      if (pin.name == name && pin.expires_at <= now_) board::RemovePin(board_, run_, name);
+    }
+  }
+
+  bool IsRemoved(const board::Extra& extra) const {
+    const auto& payloads = ManifestOf(manifests_, extra.version).payloads;
+    for (size_t i = 0; i < payloads.size(); ++i) {
+      const bool is_it = i >= OwnCount(extra.version) && payloads[i].kind == extra.kind &&
+                         payloads[i].base == extra.base;
+      if (is_it) return retention_.remove.contains({extra.version, i});
+    }
+    return false;
+  }
+
+  // Payloads that come first, of the log entry itself.
+  size_t OwnCount(VersionNumber version) const {
+    return gone_.contains(version) ? 0 : inventory_.manifests.at(version).payloads.size();
+  }
+
+  board::Kept KeptNow() const {
+    board::Kept kept;
+    kept.through = inventory_.head;
+    for (const Manifest& manifest : manifests_) {
+      bool stays = manifest.payloads.empty() && !gone_.contains(manifest.version);
+      for (size_t i = 0; i < OwnCount(manifest.version); ++i) {
+        stays = stays || retention_.keep.contains({manifest.version, i});
+      }
+      if (stays) kept.versions.push_back(manifest.version);
+    }
+    return kept;
+  }
+
+  Board& board_;
+  const std::string& run_;
+  const CleaningPolicy& policy_;
+  WallTime now_;
+  Progress& progress_;
+  Inventory inventory_;
+  std::vector<Manifest> manifests_;
+  std::set<VersionNumber> gone_;
+  Retention retention_;
+  std::set<std::string> needed_;  // keys of payloads that stay
+  std::set<std::string> doomed_;  // keys of payloads that go
+  SeenLeftovers waiting_;
+  CleaningReport report_;
+};
+
+}  // namespace
+
+CleaningReport Clean(Board& board, const std::string& run, const CleaningPolicy& policy,
+                     WallTime now, Progress& progress) {
+  return Cleaner(board, run, policy, now, progress).Run();
+}
+
+}  // namespace isthmus::upkeep

@@ -1,0 +1,133 @@
+#include "isthmus/upkeep/inventory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "isthmus/base/error.h"
+#include "isthmus/board/keys.h"
+
+namespace isthmus::upkeep {
+namespace {
+
+using board::Board;
+using board::Extra;
+using board::Manifest;
+using board::Payload;
+using board::VersionNumber;
+
+// Runs `read`; damage becomes a problem.
+template <typename Read>
+void NoteDamage(Inventory* inventory, const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (!MeansDamage(error)) throw;
+    inventory->problems.emplace_back(error.what());
+  }
+}
+
+// "runs/r/data/8/0f/" of "runs/r/data/8/0f/x": nullopt if a segment is missing.
+std::optional<std::string> AttemptOf(const std::string& run, const std::string& key) {
+  size_t end = board::DataPrefix(run).size();
+  for (int segment = 0; segment < 2; ++segment) {
+    end = key.find('/', end);
+    if (end == std::string::npos) return std::nullopt;
+    ++end;
+  }
+  return key.substr(0, end);
+}
+
+// Of the forms that have a number or a name and nothing behind it.
+bool IsKnown(const std::string& run, const std::string& key) {
+  if (key == board::RunKey(run) || key == board::HintKey(run) || key == board::KeptKey(run) ||
+      key == board::LeftoversKey(run)) {
+    return true;
+  }
+  const std::string pins = board::PinPrefix(run);
+  return board::NumberIn(key, board::LogPrefix(run), board::kVersionDigits) ||
+         board::NumberIn(key, board::WritersPrefix(run), board::kEpochDigits) ||
+         board::NumberIn(key, board::RevokedPrefix(run), board::kVersionDigits) ||
+         board::ExtraOf(run, key) ||
+         (key.starts_with(pins) && key.ends_with(".json") &&
+          key.find('/', pins.size()) == std::string::npos);
+}
+
+void ReadLog(const Board& board, const std::string& run, Progress& progress, Inventory* inventory) {
+  const ProgressScope scope(progress, "read the log", inventory->head);
+  for (VersionNumber version = 1; version <= inventory->head; ++version) {
+    progress.Advance(1);
+    NoteDamage(inventory, [&] {
+      std::optional<Manifest> manifest = board.Read(run, version);
+      if (manifest) inventory->manifests.emplace(version, std::move(*manifest));
+      if (!manifest)
+        inventory->problems.push_back(fmt::format("version {}: no log entry", version));
+    });
+  }
+}
+
+void ReadExtras(const Board& board, const std::string& run, const std::vector<Extra>& extras,
+                Inventory* inventory) {
+  for (const Extra& extra : extras) {
+    NoteDamage(inventory, [&] {
+      const auto manifest = inventory->manifests.find(extra.version);
+      if (manifest == inventory->manifests.end()) {
+        Throw(ErrorCode::kCorrupt, "{}: version {} has no log entry", ExtraKey(run, extra),
+              extra.version);
+      }
+      auto payload = board::ReadExtra(board, run, extra, manifest->second.digest);
+      if (payload) inventory->extras.emplace(extra, std::move(*payload));
+    });
+  }
+}
+
+std::set<std::string> NamedKeys(const Inventory& inventory) {
+  std::set<std::string> named;
+  const auto add = [&named](const Payload& payload) {
+    for (const board::PayloadPart& part : payload.parts) named.insert(part.key);
+  };
+  for (const auto& [version, manifest] : inventory.manifests) {
+    std::ranges::for_each(manifest.payloads, add);
+  }
+  for (const auto& [extra, payload] : inventory.extras) add(payload);
+  return named;
+}
+
+}  // namespace
+
+std::vector<Manifest> Inventory::WithExtras() const {
+  std::vector<Manifest> all;
+  for (const auto& [version, manifest] : manifests) all.push_back(manifest);
+  for (const auto& [extra, payload] : extras) {
+    std::ranges::lower_bound(all, extra.version, {}, &Manifest::version)
+        ->payloads.push_back(payload);
+  }
+  return all;
+}
+
+Inventory TakeInventory(const Board& board, const std::string& run, Progress& progress) {
+  Inventory inventory;
+  // Before anything that names objects is read: an object that is stored and named later is no
+  // leftover of this list.
+  const std::vector<std::string> keys = board.store().List(board::RunPrefix(run));
+  inventory.head = board.Head(run);
+  if (inventory.head == board::kNoVersion) {
+    Throw(ErrorCode::kNotFound, "look through run {} in {}: no such run", run,
+          board.store().Describe());
+  }
+  ReadLog(board, run, progress, &inventory);
+  ReadExtras(board, run, board::ListExtras(board, run), &inventory);
+  NoteDamage(&inventory, [&] { inventory.pins = board::ListPins(board, run); });
+  const std::set<std::string> named = NamedKeys(inventory);
+  const std::string data = board::DataPrefix(run);
+  for (const std::string& key : keys) {
+    const bool is_data = key.starts_with(data);
+    const auto attempt = is_data ? AttemptOf(run, key) : std::nullopt;
+    if (attempt && !named.contains(key)) inventory.leftovers[*attempt].push_back(key);
+    if (is_data ? !attempt : !IsKnown(run, key)) inventory.unexplained.push_back(key);
+  }
+  return inventory;
+}
+
+}  // namespace isthmus::upkeep

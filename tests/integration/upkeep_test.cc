@@ -1,0 +1,236 @@
+// Anchors, cleaning and checking of a run that publishers and replicas go on using.
+#include <gmock/gmock.h>
+
+#include "isthmus/board/kept.h"
+#include "isthmus/upkeep/anchor.h"
+#include "isthmus/upkeep/board_check.h"
+#include "isthmus/upkeep/cleaning.h"
+#include "tests/integration/main_job.h"
+
+namespace isthmus::upkeep {
+namespace {
+
+using board::VersionNumber;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::ExpectError;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Chain = std::vector<std::string>;
+
+class UpkeepTest : public testing::MainJob {
+ protected:
+  uint64_t Anchor(VersionNumber version, int source) {
+    board::Board board = OpenBoard();
+    return AddAnchor(board, "run", version, dir_ / ("source-" + std::to_string(source)), pool_,
+                     NoProgress());
+  }
+
+  // Keeps the newest `keep_last`; everything is old enough to go.
+  CleaningReport Clean(uint64_t keep_last, bool apply = true, std::chrono::hours grace = kNow) {
+    board::Board board = OpenBoard();
+    CleaningPolicy policy;
+    policy.retention.keep_last = keep_last;
+    policy.retention.keep_younger = std::chrono::seconds(0);
+    policy.grace = grace;
+    policy.apply = apply;
+    return upkeep::Clean(board, "run", policy, SystemClock().Now() + later_, NoProgress());
+  }
+
+  CheckReport Check(CheckOptions options = {}) {
+    return CheckBoard(OpenBoard(), "run", options, pool_, NoProgress());
+  }
+  std::vector<std::string> Objects() { return OpenBoard().store().List(""); }
+
+  static constexpr std::chrono::hours kNow{0};
+  std::chrono::hours later_{1};  // what was stored just now is older than keep_younger
+};
+
+TEST_F(UpkeepTest, AJoinBeginsAtTheNewestAnchor) {
+  PublishSteps(6);
+  EXPECT_GT(Anchor(4, 4), 0u);
+  EXPECT_EQ(Pull("replica", 6).chain, (Chain{"anchor 4", "patch 5", "patch 6"}));
+  ExpectIsSource("replica", 6);
+  EXPECT_EQ(Pull("other", 3).chain, (Chain{"anchor 1", "patch 2", "patch 3"}));
+  ExpectIsSource("other", 3);
+}
+
+TEST_F(UpkeepTest, AnAnchorIsAddedOnceAndOnlyOfTheVersionThatItIs) {
+  PublishSteps(3);
+  ExpectError(
+      ErrorCode::kInvalid, [&] { Anchor(2, 3); }, "version 2", "source-3");
+  ExpectError(ErrorCode::kNotFound, [&] { Anchor(4, 3); });
+  EXPECT_EQ(Anchor(1, 1), 0u);  // the first version is one
+  EXPECT_GT(Anchor(3, 3), 0u);
+  const auto objects = Objects();
+  EXPECT_EQ(Anchor(3, 3), 0u);
+  EXPECT_EQ(Objects(), objects);
+}
+
+TEST_F(UpkeepTest, ADamagedAnchorIsPassedBy) {
+  PublishSteps(4);
+  Anchor(3, 3);
+  const board::Extra extra = {3, board::PayloadKind::kAnchor, board::kNoVersion};
+  const board::Board board = OpenBoard();
+  const auto payload = board::ReadExtra(board, "run", extra, board.Read("run", 3)->digest);
+  Damage(dir_ / "board" / payload->parts.at(0).key);
+  const replica::PullResult pulled = Pull("replica", 4);
+  EXPECT_EQ(pulled.chain, (Chain{"anchor 1", "patch 2", "patch 3", "patch 4"}));
+  EXPECT_THAT(pulled.notes, Contains(HasSubstr("left out a payload")));
+  ExpectIsSource("replica", 4);
+  Damage(dir_ / "board" / ExtraKey("run", extra));
+  EXPECT_EQ(Pull("other", 4).chain.at(0), "anchor 1");
+  EXPECT_THAT(Check().problems, ElementsAre(HasSubstr("extra/0000000003/anchor.json")));
+}
+
+TEST_F(UpkeepTest, WithoutApplyNothingChanges) {
+  PublishSteps(6);
+  Anchor(4, 4);
+  const auto objects = Objects();
+  const CleaningReport report = Clean(2, false);
+  EXPECT_THAT(report.kept, ElementsAre(5, 6));
+  EXPECT_EQ(report.payloads_removed, 4u);  // anchor 1, patches 2 to 4
+  EXPECT_GT(report.bytes_removed, 0u);
+  EXPECT_EQ(Objects(), objects);
+}
+
+TEST_F(UpkeepTest, WhatIsKeptIsRebuiltAndTheRestIsGone) {
+  PublishSteps(6);
+  Anchor(4, 4);
+  const size_t before = Objects().size();
+  const CleaningReport report = Clean(2);
+  // All that the report counts, and kept.json and leftovers.json instead.
+  EXPECT_EQ(Objects().size(), before - report.objects_removed + 2);
+  EXPECT_EQ(Pull("replica", 6).chain, (Chain{"anchor 4", "patch 5", "patch 6"}));
+  ExpectIsSource("replica", 6);
+  EXPECT_EQ(Pull("other", 5).chain, (Chain{"anchor 4", "patch 5"}));
+  ExpectError(ErrorCode::kNotFound, [&] { Pull("third", 2); });
+  EXPECT_THAT(Check({true, {5, 6}}).problems, IsEmpty());
+  EXPECT_EQ(Clean(2).payloads_removed, 0u);
+  PublishSteps(1);  // and the run goes on
+  Pull("replica", 7);
+  ExpectIsSource("replica", 7);
+}
+
+TEST_F(UpkeepTest, WithoutALaterAnchorTheFirstStays) {
+  PublishSteps(5);
+  const CleaningReport report = Clean(1);
+  EXPECT_EQ(report.payloads_removed, 0u);
+  Pull("replica", 5);
+  ExpectIsSource("replica", 5);
+}
+
+TEST_F(UpkeepTest, APinKeepsAVersionUntilItExpires) {
+  PublishSteps(6);
+  Anchor(5, 5);
+  board::Board board = OpenBoard();
+  board::PutPin(board, "run", {"evaluation", 2, SystemClock().Now() + std::chrono::hours(3)});
+  EXPECT_THAT(Clean(1).kept, ElementsAre(2, 6));
+  Pull("replica", 2);
+  ExpectIsSource("replica", 2);
+  later_ = std::chrono::hours(4);
+  const CleaningReport report = Clean(1);
+  EXPECT_THAT(report.kept, ElementsAre(6));
+  EXPECT_THAT(report.pins_removed, ElementsAre("evaluation"));
+  EXPECT_THAT(board::ListPins(board, "run"), IsEmpty());
+  ExpectError(ErrorCode::kNotFound, [&] { Pull("other", 2); });
+}
+
+TEST_F(UpkeepTest, YoungVersionsAndMultiplesStay) {
+  PublishSteps(6);
+  board::Board board = OpenBoard();
+  CleaningPolicy policy;
+  policy.retention = {1, 3, std::chrono::hours(2)};
+  const WallTime now = SystemClock().Now();
+  EXPECT_THAT(upkeep::Clean(board, "run", policy, now, NoProgress()).kept,
+              ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(upkeep::Clean(board, "run", policy, now + std::chrono::hours(3), NoProgress()).kept,
+              ElementsAre(3, 6));
+}
+
+TEST_F(UpkeepTest, AReaderOfAChainThatWasCleanedFindsAnother) {
+  PublishSteps(3);
+  Pull("replica", 3);
+  PublishSteps(5);
+  Anchor(7, 7);
+  Clean(1);
+  EXPECT_EQ(Pull("replica", 8).chain, (Chain{"anchor 7", "patch 8"}));
+  ExpectIsSource("replica", 8);
+}
+
+TEST_F(UpkeepTest, WithoutTheHintReadersFindTheWayToo) {
+  PublishSteps(6);
+  Anchor(4, 4);
+  Clean(2);
+  for (const char* text : {"", "{", R"({"format":1,"through":"x","versions":[]})"}) {
+    OpenBoard().store().Put("runs/run/kept.json", AsBytes(text));
+    const std::string name = "replica-" + std::to_string(std::string(text).size());
+    Pull(name, 6);
+    ExpectIsSource(name, 6);
+  }
+  // One that denies what is there costs the short way, not the version.
+  board::Board board = OpenBoard();
+  board::WriteKept(board, "run", {6, {}});
+  Pull("denied", 6);
+  ExpectIsSource("denied", 6);
+}
+
+TEST_F(UpkeepTest, LeftoversGoWhenTheyHaveBeenSeenLongEnough) {
+  PublishSteps(2);
+  OpenBoard().store().Put("runs/run/data/3/0123456789abcdef/00000-patch.part", AsBytes("x"));
+  const CleaningReport first = Clean(1, true, std::chrono::hours(24));
+  EXPECT_EQ(std::pair(first.leftovers, first.leftovers_removed),
+            std::pair(uint64_t{1}, uint64_t{0}));
+  later_ = std::chrono::hours(24);
+  EXPECT_EQ(Clean(1, true, std::chrono::hours(24)).leftovers_removed, 0u);
+  EXPECT_THAT(Check().notes, Contains(HasSubstr("data/3/0123456789abcdef/")));
+  later_ = std::chrono::hours(25);
+  EXPECT_EQ(Clean(1, true, std::chrono::hours(24)).leftovers_removed, 1u);
+  EXPECT_EQ(Clean(1, true, std::chrono::hours(24)).leftovers, 0u);
+}
+
+TEST_F(UpkeepTest, WhatIsNotUnderstoodIsLeftAlone) {
+  PublishSteps(2);
+  const std::vector<std::string> strange = {"runs/run/data/loose",
+                                            "runs/run/extra/0000000002/other.json",
+                                            "runs/run/log/notes.txt", "runs/run/somebodys/file"};
+  for (const std::string& key : strange) OpenBoard().store().Put(key, AsBytes("x"));
+  EXPECT_EQ(Clean(1).unexplained, strange);
+  for (const std::string& key : strange) EXPECT_TRUE(OpenBoard().store().Size(key)) << key;
+  EXPECT_EQ(Check().notes.size(), 4u);
+}
+
+TEST_F(UpkeepTest, AVersionThatShouldStayAndCannotBeRebuiltStopsCleaning) {
+  PublishSteps(6);
+  Anchor(4, 4);
+  fs::remove(PartOf(6));
+  const auto objects = Objects();
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Clean(2); }, "version 6", "is missing");
+  EXPECT_EQ(Objects(), objects);
+}
+
+TEST_F(UpkeepTest, AHoleInTheLogStopsCleaningAndIsAProblem) {
+  PublishSteps(4);
+  fs::remove(dir_ / "board/runs/run/log/0000000002.json");
+  const auto objects = Objects();
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { Clean(1); }, "version 2", "no log entry");
+  EXPECT_EQ(Objects(), objects);
+  EXPECT_THAT(Check().problems, ElementsAre("version 2: no log entry"));
+}
+
+TEST_F(UpkeepTest, CheckingFindsWhatIsMissingAlteredOrCannotBeRebuilt) {
+  PublishSteps(4);
+  EXPECT_THAT(Check({true, {4}}).problems, IsEmpty());
+  Damage(PartOf(3));
+  EXPECT_THAT(Check().problems, IsEmpty());  // its size is right
+  EXPECT_THAT(Check({true, {}}).problems, ElementsAre(HasSubstr("version 3")));
+  EXPECT_THAT(Check({false, {2, 3}}).problems, ElementsAre(HasSubstr("version 3")));
+  fs::remove(PartOf(2));
+  EXPECT_THAT(Check().problems, ElementsAre(HasSubstr("missing")));
+}
+
+}  // namespace
+}  // namespace isthmus::upkeep
