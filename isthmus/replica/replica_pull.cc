@@ -96,7 +96,11 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
       seen = anchors++ == 0 ? 0 : manifests.size();
       continue;
     }
-    if (!plan && failure) throw Error(*failure);
+    if (!plan && failure) {
+      const bool cleaned = source->gone().contains({version, 0});
+      throw failure->Annotated(fmt::format("pull version {} of run {}{}", version, run,
+                                           cleaned ? ", whose payloads were cleaned" : ""));
+    }
     if (!plan) {
       Throw(ErrorCode::kNotFound, "pull version {} of run {}: no chain leads there from {}",
             version, run, held == kNoVersion ? "nothing" : fmt::format("version {}", held));

@@ -72,9 +72,7 @@ class KillTest(harness.CheckpointTest):
 
     def check_head_after_publish(self, step):
         harness.run(*self.publish_arguments(step))
-        replica = self.dir / "check"
-        harness.run("pull", "--board", self.board, "--run", "r", "--replica", replica)
-        harness.assert_same_files(replica, self.step(step))
+        self.check_head(step)
 
     def test_a_killed_pull_leaves_a_replica_that_the_next_one_brings_to_the_version(self):
         self.board = self.make_board()
@@ -93,6 +91,38 @@ class KillTest(harness.CheckpointTest):
             harness.assert_same_files(replica, self.step(STEPS[target - 1]))
         self.assertGreater(killed, KILLS // 4)
         harness.run("verify", "--replica", replica)
+
+    def test_a_killed_cleaning_or_anchor_costs_no_kept_version(self):
+        self.board = self.make_board()
+        run = ["--board", self.board, "--run", "r"]
+        clean = ["board", "gc", *run, "--keep-last", 2, "--keep-younger-h", 0, "--grace-h", 0,
+                 "--apply"]
+        for step in STEPS:
+            harness.run(*self.publish_arguments(step))
+        killed, version = 0, len(STEPS)
+        typical = {"board anchor": 0.05, "board gc": 0.05}
+        for round_number in range(KILLS // 2):
+            step = STEPS[round_number % len(STEPS)]
+            harness.run(*self.publish_arguments(step))
+            version += 1
+            for command in (["board", "anchor", version, self.step(step), *run], clean):
+                name = " ".join(command[:2])
+                if round_number % 8 == 0:
+                    typical[name] = duration_of(command)
+                else:
+                    killed += run_and_kill(command, self.random.uniform(0, typical[name]))
+            harness.run("verify", *run)
+            if round_number % 8 == 7:
+                self.check_head(step)
+        self.assertGreater(killed, KILLS // 4)
+        harness.run(*clean)
+        self.assertEqual(harness.run_json(*clean)["leftovers"], 0)
+        harness.run("verify", *run, "--deep", "--rebuild", version, "--rebuild", version - 1)
+
+    def check_head(self, step):
+        replica = self.dir / "check"
+        harness.run("pull", "--board", self.board, "--run", "r", "--replica", replica)
+        harness.assert_same_files(replica, self.step(step))
 
     def test_a_killed_apply_is_taken_back_by_the_next_one(self):
         patch = self.dir / "p.patch"
