@@ -167,8 +167,7 @@ void AddPinCommands(CLI::App* board, Context& context) {
 void AddCleanCommand(CLI::App* board, Context& context) {
   constexpr uint64_t kMostHours = 24 * 366 * 100;
   auto arguments = std::make_shared<CleanArguments>();
-  CLI::App* command =
-      board->add_subcommand("gc", "Say what nobody needs any more, and with --apply remove it");
+  CLI::App* command = board->add_subcommand("gc", "Say what nobody needs any more, or remove it");
   command->footer("Example: isthmus board gc --board /mnt/board --run grpo-7 --keep-last 100");
   AddBoardOptions(command, &arguments->board);
   command->add_option("--keep-last", arguments->keep_last, "Versions that stay, the newest")
