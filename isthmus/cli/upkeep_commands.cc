@@ -1,10 +1,14 @@
 // board anchor, pin, unpin, gc, and key: keeping a board small, quick to join and trusted.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <thread>
 
 #include "isthmus/base/ed25519.h"
 #include "isthmus/cli/command.h"
 #include "isthmus/upkeep/anchor.h"
 #include "isthmus/upkeep/cleaning.h"
+#include "isthmus/upkeep/tending.h"
 
 namespace isthmus::cli {
 namespace {
@@ -190,12 +194,82 @@ void AddCleanCommand(CLI::App* board, Context& context) {
   command->callback([arguments, &context] { RunClean(*arguments, context); });
 }
 
+struct TendArguments {
+  BoardOptions board;
+  std::string directory;
+  upkeep::TendPolicy policy;
+  bool watch = false;
+  uint64_t poll_s = 10;
+};
+
+void PrintTended(const upkeep::TendReport& report, const Context& context) {
+  PrintNotes(report.notes);
+  if (context.json) {
+    return PrintJson({{"added", json::array(report.added.begin(), report.added.end())},
+                      {"stored_bytes", report.stored_bytes}});
+  }
+  Facts facts;
+  facts.Add("added",
+            report.added.empty() ? "nothing" : fmt::format("{}", fmt::join(report.added, ", ")));
+  facts.Add("stored", FormatBytes(report.stored_bytes));
+  facts.Print();
+}
+
+// A board that is away now may be back at the next look.
+void TendForEver(upkeep::Tender& tender, const TendArguments& arguments, Context& context) {
+  for (;; std::this_thread::sleep_for(std::chrono::seconds(arguments.poll_s))) {
+    try {
+      const upkeep::TendReport report = tender.Tend();
+      if (!report.added.empty() || !report.notes.empty()) PrintTended(report, context);
+      std::fflush(stdout);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kNotReady) throw;
+      PrintNotes({error.what()});
+    }
+  }
+}
+
+void RunTend(const TendArguments& arguments, Context& context) {
+  board::Board board = arguments.board.Open();
+  upkeep::Tender tender(board, arguments.board.run, arguments.directory, arguments.policy,
+                        context.pool(), *context.progress);
+  if (arguments.watch) TendForEver(tender, arguments, context);
+  PrintTended(tender.Tend(), context);
+}
+
+void AddTendCommand(CLI::App* board, Context& context) {
+  auto arguments = std::make_shared<TendArguments>();
+  CLI::App* command = board->add_subcommand(
+      "tend", "Add anchors and skip patches, so that a long run stays quick to join");
+  command->footer(
+      "Example: isthmus board tend --board /mnt/board --run grpo-7 --dir /srv/tend --watch");
+  AddBoardOptions(command, &arguments->board);
+  AddSignOption(command, &arguments->board);
+  command->add_option("--dir", arguments->directory, "Directory for a copy of one version")
+      ->required();
+  command->add_option("--skip-every", arguments->policy.skip_every, "Versions to a skip patch")
+      ->capture_default_str();
+  command
+      ->add_option("--anchor-at", arguments->policy.anchor_at,
+                   "An anchor when the patches since the last are this part of a checkpoint")
+      ->capture_default_str();
+  command
+      ->add_option("--most-between", arguments->policy.most_between, "And after so many versions")
+      ->capture_default_str();
+  command->add_flag("--watch", arguments->watch, "Go on as versions come");
+  command->add_option("--poll-s", arguments->poll_s, "Seconds between two looks")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{86'400}))
+      ->capture_default_str();
+  command->callback([arguments, &context] { RunTend(*arguments, context); });
+}
+
 }  // namespace
 
 void AddUpkeep(CLI::App* board, Context& context) {
   AddAnchorCommand(board, context);
   AddPinCommands(board, context);
   AddCleanCommand(board, context);
+  AddTendCommand(board, context);
 }
 
 void AddKey(CLI::App& app, Context& context) {

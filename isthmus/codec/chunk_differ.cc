@@ -99,4 +99,10 @@ void AddChunkDiff(ChunkDiff diff, PartBuilder* part) {
   part->AddChunk(entry, diff.encoded.model.get(), std::move(diff.encoded.payload));
 }
 
+std::string JoinEncodings(const std::map<std::string, uint64_t>& encodings) {
+  std::string joined;
+  for (const auto& [name, count] : encodings) joined += (joined.empty() ? "" : "+") + name;
+  return joined;
+}
+
 }  // namespace isthmus::codec

@@ -32,6 +32,9 @@ struct DiffResult {
   std::map<std::string, uint64_t> encodings;  // name: chunks that use it
 };
 
+// As manifests name them: "context+raw".
+std::string JoinEncodings(const std::map<std::string, uint64_t>& encodings);
+
 // Both versions of everything that is compared.
 struct DiffSides {
   tensor::VersionTable base;  // the tensors' digests do not matter

@@ -56,12 +56,6 @@ uint64_t UnitsOf(const Checkpoint& checkpoint) {
   return units;
 }
 
-std::string JoinNames(const std::map<std::string, uint64_t>& encodings) {
-  std::string joined;
-  for (const auto& [name, count] : encodings) joined += (joined.empty() ? "" : "+") + name;
-  return joined;
-}
-
 fs::path RealPath(const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
@@ -221,8 +215,8 @@ void Publisher::PublishPatch(const Checkpoint& checkpoint, const PublishOptions&
             baseline_.directory().string(), head_);
     }
   }
-  manifest.payloads = {
-      {board::PayloadKind::kPatch, head_, JoinNames(result->encodings), upload->parts()}};
+  manifest.payloads = {{board::PayloadKind::kPatch, head_, codec::JoinEncodings(result->encodings),
+                        upload->parts()}};
   Commit(manifest, &*upload);
 }
 

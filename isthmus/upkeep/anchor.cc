@@ -4,6 +4,7 @@
 #include "isthmus/board/extra.h"
 #include "isthmus/publish/upload.h"
 #include "isthmus/tensor/version_table.h"
+#include "isthmus/upkeep/addition.h"
 
 namespace isthmus::upkeep {
 namespace {
@@ -45,15 +46,8 @@ uint64_t AddAnchor(board::Board& board, const std::string& run, board::VersionNu
   checkpoint.CheckUnchanged();
   const board::Payload anchor = {board::PayloadKind::kAnchor, board::kNoVersion, "",
                                  upload.parts()};
-  try {
-    if (!board::AddExtra(board, *manifest, anchor)) return 0;  // somebody else was faster
-  } catch (const Error& error) {
-    // It may have been stored, and then its objects belong to it.
-    if (error.code() == ErrorCode::kUnavailable) upload.Keep();
-    throw;
-  }
-  upload.Keep();
-  return anchor.bytes();
+  // False: somebody else was faster.
+  return AddUploaded(board, *manifest, anchor, &upload) ? anchor.bytes() : 0;
 }
 
 }  // namespace isthmus::upkeep

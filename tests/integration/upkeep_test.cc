@@ -5,6 +5,7 @@
 #include "isthmus/upkeep/anchor.h"
 #include "isthmus/upkeep/board_check.h"
 #include "isthmus/upkeep/cleaning.h"
+#include "isthmus/upkeep/tending.h"
 #include "tests/integration/main_job.h"
 
 namespace isthmus::upkeep {
@@ -230,6 +231,119 @@ TEST_F(UpkeepTest, CheckingFindsWhatIsMissingAlteredOrCannotBeRebuilt) {
   EXPECT_THAT(Check({false, {2, 3}}).problems, ElementsAre(HasSubstr("version 3")));
   fs::remove(PartOf(2));
   EXPECT_THAT(Check().problems, ElementsAre(HasSubstr("missing")));
+}
+
+class TendTest : public UpkeepTest {
+ protected:
+  TendReport Tend(TendPolicy policy, const std::string& directory = "tend") {
+    board::Board board = OpenBoard();
+    return Tender(board, "run", dir_ / directory, policy, pool_, NoProgress()).Tend();
+  }
+  // Anchors by number of versions only.
+  static TendPolicy Every(uint64_t skip_every, uint64_t most_between) {
+    return {skip_every, 1000, most_between, uint64_t{64} << 20};
+  }
+};
+
+TEST_F(TendTest, SkipPatchesLeadFromTheBaseAndAnchorsBeginAnew) {
+  PublishSteps(16);
+  EXPECT_THAT(Tend(Every(4, 8)).added,
+              ElementsAre("patch 5 from 1", "anchor 9", "patch 13 from 9"));
+  EXPECT_EQ(Pull("replica", 16).chain,
+            (Chain{"anchor 9", "patch 13 from 9", "patch 14", "patch 15", "patch 16"}));
+  ExpectIsSource("replica", 16);
+  EXPECT_EQ(Pull("early", 6).chain, (Chain{"anchor 1", "patch 5 from 1", "patch 6"}));
+  ExpectIsSource("early", 6);
+  EXPECT_THAT(Check({true, {5, 9, 13, 16}}).problems, IsEmpty());
+  EXPECT_THAT(Tend(Every(4, 8)).added, IsEmpty());
+}
+
+TEST_F(TendTest, AReplicaThatIsBehindUsesThemToo) {
+  PublishSteps(9);
+  Tend(Every(4, 100));
+  Pull("replica", 1);
+  EXPECT_EQ(Pull("replica", 9).chain, (Chain{"patch 9 from 1"}));
+  ExpectIsSource("replica", 9);
+  Pull("other", 3);
+  EXPECT_EQ(Pull("other", 5).chain, (Chain{"patch 4", "patch 5"}));
+  ExpectIsSource("other", 5);
+}
+
+TEST_F(TendTest, WorkGoesOnFromWhereAnotherDirectoryEnded) {
+  PublishSteps(7);
+  EXPECT_THAT(Tend(Every(2, 4)).added, ElementsAre("patch 3 from 1", "anchor 5", "patch 7 from 5"));
+  PublishSteps(4);
+  EXPECT_THAT(Tend(Every(2, 4), "another").added, ElementsAre("anchor 9", "patch 11 from 9"));
+  EXPECT_THAT(Tend(Every(2, 4)).added, IsEmpty());
+  PublishSteps(2);
+  EXPECT_THAT(Tend(Every(2, 4)).added, ElementsAre("anchor 13"));
+  Pull("replica", 13);
+  ExpectIsSource("replica", 13);
+}
+
+TEST_F(TendTest, AnchorsComeByTheBytesOfThePatches) {
+  PublishSteps(12);
+  const board::Manifest manifest = *OpenBoard().Read("run", 5);
+  const double four = 4 * static_cast<double>(manifest.payload_bytes()) /
+                      static_cast<double>(manifest.checkpoint_bytes);
+  // Patches differ a little in size: between what three and what six of them have.
+  EXPECT_THAT(Tend({4, 0.9 * four, 1000, uint64_t{64} << 20}).added,
+              ElementsAre("anchor 5", "anchor 9"));
+}
+
+TEST_F(TendTest, ALargeSkipPatchHasSeveralParts) {
+  PublishSteps(5);
+  EXPECT_THAT(Tend({4, 1000, 1000, 1}).added, ElementsAre("patch 5 from 1"));
+  const board::Board board = OpenBoard();
+  const auto payload = board::ReadExtra(board, "run", {5, board::PayloadKind::kPatch, 1},
+                                        board.Read("run", 5)->digest);
+  EXPECT_GT(payload->parts.size(), 1u);
+  Pull("replica", 5);
+  ExpectIsSource("replica", 5);
+}
+
+TEST_F(TendTest, ADamagedSkipPatchIsPassedBy) {
+  PublishSteps(5);
+  Tend(Every(4, 100));
+  const board::Board board = OpenBoard();
+  const auto payload = board::ReadExtra(board, "run", {5, board::PayloadKind::kPatch, 1},
+                                        board.Read("run", 5)->digest);
+  Damage(dir_ / "board" / payload->parts.at(0).key);
+  const replica::PullResult pulled = Pull("replica", 5);
+  EXPECT_EQ(pulled.chain.size(), 5u);
+  EXPECT_THAT(pulled.notes, Contains(HasSubstr("left out")));
+  ExpectIsSource("replica", 5);
+}
+
+TEST_F(TendTest, ACheckpointOfAnotherShapeBeginsAnew) {
+  PublishSteps(4);
+  model_.tensors.pop_back();
+  Publish();
+  PublishSteps(4);
+  EXPECT_THAT(Tend(Every(4, 100)).added, ElementsAre("patch 9 from 5"));
+  EXPECT_EQ(Pull("replica", 9).chain, (Chain{"anchor 5", "patch 9 from 5"}));
+  ExpectIsSource("replica", 9);
+}
+
+TEST_F(TendTest, CleaningKeepsTheShortWay) {
+  PublishSteps(16);
+  Tend(Every(4, 8));
+  EXPECT_THAT(Clean(1).kept, ElementsAre(16));
+  EXPECT_EQ(Pull("replica", 16).chain.at(0), "anchor 9");
+  ExpectIsSource("replica", 16);
+  PublishSteps(4);
+  Tend(Every(4, 8));
+  Clean(1);
+  EXPECT_EQ(Pull("fresh", 20).chain.at(0), "anchor 17");
+  ExpectIsSource("fresh", 20);
+}
+
+TEST_F(TendTest, PoliciesThatMakeNoSenseAreRefused) {
+  PublishSteps(1);
+  for (const TendPolicy& policy : {Every(1, 8), Every(0, 8), Every(8, 4), TendPolicy{8, 0, 8, 1}}) {
+    ExpectError(ErrorCode::kInvalid, [&] { Tend(policy); });
+  }
+  EXPECT_THAT(Tend(Every(4, 8)).added, IsEmpty());
 }
 
 }  // namespace
