@@ -28,10 +28,6 @@ bool IsAnchor(const Manifest& manifest) {
   });
 }
 
-bool Exists(const board::Board& board, const std::string& run, const board::Extra& extra) {
-  return board.store().Size(board::ExtraKey(run, extra)).has_value();
-}
-
 // What leads from the version held to the target, fetched.
 void FetchWay(const board::Board& board, const Manifest& target, const replica::ReplicaState& held,
               ThreadPool& pool, Progress& progress, replica::FetchedPatches* fetched) {
@@ -75,7 +71,7 @@ TendReport Tender::Tend() {
   TendReport report;
   const VersionNumber head = board_.Head(run_);
   if (head == kNoVersion) return report;
-  BeginAtNewestAnchor(head, &report);
+  FindWhatIsThere(head, &report);
   while (looked_at_ < head) {
     const VersionNumber version = looked_at_ + 1;
     const std::optional<Manifest> manifest = board_.Read(run_, version);
@@ -96,7 +92,7 @@ TendReport Tender::Tend() {
         AddAnchorAt(version, &report);
         continue;
       }
-      AddSkipTo(*manifest, &report);
+      if (version > skipped_to_) AddSkipTo(*manifest, &report);
     }
     looked_at_ = version;
     bytes_ = bytes;
@@ -111,15 +107,19 @@ void Tender::MoveBase(VersionNumber version, TendReport* report) {
   bytes_ = 0;
 }
 
-// Where this one, or another before it, has begun a block.
-void Tender::BeginAtNewestAnchor(VersionNumber head, TendReport* report) {
+// What this one, or another before it, has added.
+void Tender::FindWhatIsThere(VersionNumber head, TendReport* report) {
+  const std::vector<board::Extra> extras = board::ListExtras(board_, run_);
   VersionNumber anchor = 1;
-  for (const board::Extra& extra : board::ListExtras(board_, run_)) {
+  for (const board::Extra& extra : extras) {
     if (extra.kind == PayloadKind::kAnchor && extra.version <= head) anchor = extra.version;
   }
   // A log entry's own anchor may be newer: then it is come to on the way.
   if (Base() < anchor) MoveBase(anchor, report);
   if (looked_at_ < Base()) looked_at_ = Base();
+  for (const board::Extra& extra : extras) {
+    if (extra.base == Base()) skipped_to_ = std::max(skipped_to_, extra.version);
+  }
 }
 
 void Tender::AddAnchorAt(VersionNumber version, TendReport* report) {
@@ -130,7 +130,6 @@ void Tender::AddAnchorAt(VersionNumber version, TendReport* report) {
 
 void Tender::AddSkipTo(const Manifest& manifest, TendReport* report) {
   const replica::ReplicaState held = *base_.state();
-  if (Exists(board_, run_, {manifest.version, PayloadKind::kPatch, held.version})) return;
   replica::FetchedPatches fetched(replica::ControlPaths(base_.directory()).fetch());
   FetchWay(board_, manifest, held, pool_, progress_, &fetched);
   publish::Upload upload(board_, run_, manifest.version);

@@ -42,7 +42,7 @@ class Tender {
  private:
   board::VersionNumber Base() const;
   void MoveBase(board::VersionNumber version, TendReport* report);
-  void BeginAtNewestAnchor(board::VersionNumber head, TendReport* report);
+  void FindWhatIsThere(board::VersionNumber head, TendReport* report);
   void AddAnchorAt(board::VersionNumber version, TendReport* report);
   void AddSkipTo(const board::Manifest& manifest, TendReport* report);
 
@@ -52,6 +52,8 @@ class Tender {
   ThreadPool& pool_;
   Progress& progress_;
   replica::Replica base_;
+  // The newest version with a skip patch from the base. Older ones may have been cleaned.
+  board::VersionNumber skipped_to_ = board::kNoVersion;
   // So far since the base: the version looked at last, and the bytes of patches up to it.
   board::VersionNumber looked_at_ = board::kNoVersion;
   uint64_t bytes_ = 0;

@@ -1,7 +1,9 @@
 """Signed versions, and keeping a board small: board anchor, pin, unpin, gc; verify of a board; all
 of it beside publishers and readers."""
 
+import json
 import shutil
+import subprocess
 import threading
 import unittest
 
@@ -156,6 +158,54 @@ class UpkeepTest(runs.RunTest):
         self.assertEqual(done.stdout, "ok\n")
 
 
+class TendTest(runs.RunTest):
+
+    def tend_arguments(self, *options):
+        return ["board", "tend", *self.run_options, "--dir", self.dir / "tend", "--skip-every", 2,
+                "--most-between", 4, "--anchor-at", 1000, *options]
+
+    def publish_to(self, version, *options):
+        while self.head() < version:
+            self.publish(self.step(STEPS[self.head() % 4], "fp8"), *options)
+
+    def test_a_join_is_short_however_long_the_run(self):
+        self.publish_to(12)
+        added = harness.run_json(*self.tend_arguments())["added"]
+        self.assertEqual(added, ["patch 3 from 1", "anchor 5", "patch 7 from 5", "anchor 9",
+                                 "patch 11 from 9"])
+        self.assertEqual(self.pull("replica")["chain"],
+                         ["anchor 9", "patch 11 from 9", "patch 12"])
+        self.assert_replica("replica", self.step(STEPS[11 % 4], "fp8"))
+        self.assertEqual(harness.run_json(*self.tend_arguments())["added"], [])
+        harness.run("verify", *self.run_options, "--deep")
+
+    def test_signed_additions_are_used_by_those_who_trust_and_others_left_out(self):
+        harness.run("key", "new", self.dir / "k")
+        self.publish_to(5, "--sign-key", self.dir / "k")
+        trust = ["--trust", self.dir / "k.pub"]
+        harness.run(*self.tend_arguments("--sign-key", self.dir / "k", *trust))
+        self.assertEqual(harness.run_json(*self.pull_arguments("a"), *trust)["chain"], ["anchor 5"])
+        self.publish_to(7, "--sign-key", self.dir / "k")
+        harness.run(*self.tend_arguments(*trust))  # these are not signed
+        found = harness.run(*self.pull_arguments("b"), *trust)
+        self.assertIn("not signed", found.stderr)
+        self.assertIn("anchor 5, patch 6, patch 7", found.stdout)
+        self.assert_replica("b", self.step(STEPS[6 % 4], "fp8"))
+
+    def test_watching_goes_on_as_versions_come(self):
+        self.publish_to(2)
+        watching = subprocess.Popen(
+            [harness.PROGRAM, *map(str, self.tend_arguments("--watch", "--poll-s", 1, "--json"))],
+            env=harness.ENVIRONMENT, text=True, stdout=subprocess.PIPE)
+        self.addCleanup(watching.stdout.close)
+        self.addCleanup(watching.wait)
+        self.addCleanup(watching.kill)
+        self.publish_to(3)
+        self.assertEqual(json.loads(watching.stdout.readline())["added"], ["patch 3 from 1"])
+        self.publish_to(5)
+        self.assertEqual(json.loads(watching.stdout.readline())["added"], ["anchor 5"])
+
+
 class BesideOthersTest(runs.RunTest):
     """Cleaning while a publisher publishes and readers pull."""
 
@@ -194,7 +244,8 @@ class BesideOthersTest(runs.RunTest):
                 step = self.step(STEPS[(version - 1) % 4], "fp8")
                 self.publish(step)
                 if version % 4 == 0:
-                    harness.run("board", "anchor", version, step, *self.run_options)
+                    harness.run("board", "tend", *self.run_options, "--dir", self.dir / "tend",
+                                "--skip-every", 2, "--most-between", 6, "--anchor-at", 1000)
                 if ended.is_set():
                     break
         finally:

@@ -334,6 +334,7 @@ TEST_F(TendTest, CleaningKeepsTheShortWay) {
   PublishSteps(4);
   Tend(Every(4, 8));
   Clean(1);
+  EXPECT_THAT(Tend(Every(4, 8), "another").added, IsEmpty());  // what was cleaned stays away
   EXPECT_EQ(Pull("fresh", 20).chain.at(0), "anchor 17");
   ExpectIsSource("fresh", 20);
 }
