@@ -118,9 +118,9 @@ void RunClean(const CleanArguments& arguments, Context& context) {
   policy.retention.keep_younger = std::chrono::hours(arguments.keep_younger_h);
   policy.grace = std::chrono::hours(arguments.grace_h);
   policy.apply = arguments.apply;
-  PrintCleaning(
-      upkeep::Clean(board, arguments.board.run, policy, SystemClock().Now(), *context.progress),
-      policy.apply, context);
+  PrintCleaning(upkeep::Clean(board, arguments.board.run, policy, SystemClock().Now(),
+                              context.pool(), *context.progress),
+                policy.apply, context);
 }
 
 void RunKeyNew(const std::string& file, Context& context) {

@@ -42,7 +42,7 @@ class Checker {
       : board_(board), run_(run), options_(options), pool_(pool), progress_(progress) {}
 
   CheckReport Run() {
-    const Inventory inventory = TakeInventory(board_, run_, progress_);
+    const Inventory inventory = TakeInventory(board_, run_, pool_, progress_);
     report_.problems = inventory.problems;
     CheckPayloads(inventory);
     for (const VersionNumber version : options_.rebuild) {

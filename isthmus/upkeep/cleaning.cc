@@ -38,11 +38,11 @@ const Payload& PayloadAt(const std::vector<Manifest>& manifests, const PlannedPa
 class Cleaner {
  public:
   Cleaner(Board& board, const std::string& run, const CleaningPolicy& policy, WallTime now,
-          Progress& progress)
-      : board_(board), run_(run), policy_(policy), now_(now), progress_(progress) {}
+          ThreadPool& pool, Progress& progress)
+      : board_(board), run_(run), policy_(policy), now_(now), pool_(pool), progress_(progress) {}
 
   CleaningReport Run() {
-    inventory_ = TakeInventory(board_, run_, progress_);
+    inventory_ = TakeInventory(board_, run_, pool_, progress_);
     RefuseDamage();
     manifests_ = inventory_.WithExtras();
     WithoutGone();
@@ -89,16 +89,17 @@ class Cleaner {
   // Every part that stays is there.
   void Prove() const {
     const ProgressScope scope(progress_, "prove", retention_.keep.size());
-    for (const PlannedPayload& place : retention_.keep) {
-      progress_.Advance(1);
-      for (const board::PayloadPart& part : PayloadAt(manifests_, place).parts) {
+    const std::vector<PlannedPayload> places(retention_.keep.begin(), retention_.keep.end());
+    pool_.ParallelFor(places.size(), [&](size_t i) {
+      for (const board::PayloadPart& part : PayloadAt(manifests_, places[i]).parts) {
         const auto size = board_.store().Size(part.key);
         if (size == part.bytes) continue;
         Throw(ErrorCode::kCorrupt, "clean run {} in {}: version {} needs {}, which {}", run_,
-              board_.store().Describe(), place.version, part.key,
+              board_.store().Describe(), places[i].version, part.key,
               size ? fmt::format("has {} bytes instead of {}", *size, part.bytes) : "is missing");
       }
-    }
+      progress_.Advance(1);
+    });
   }
 
   void Count() {
@@ -137,15 +138,15 @@ class Cleaner {
       if (IsRemoved(extra)) board_.store().Delete(ExtraKey(run_, extra));
     }
     {
-      const ProgressScope scope(progress_, "remove", doomed_.size());
-      for (const std::string& key : doomed_) {
-        board_.store().Delete(key);
-        progress_.Advance(1);
+      std::vector<std::string> keys(doomed_.begin(), doomed_.end());
+      for (const auto& [attempt, left] : inventory_.leftovers) {
+        if (!waiting_.contains(attempt)) keys.insert(keys.end(), left.begin(), left.end());
       }
-    }
-    for (const auto& [attempt, keys] : inventory_.leftovers) {
-      if (waiting_.contains(attempt)) continue;
-      for (const std::string& key : keys) board_.store().Delete(key);
+      const ProgressScope scope(progress_, "remove", keys.size());
+      pool_.ParallelFor(keys.size(), [&](size_t i) {
+        board_.store().Delete(keys[i]);
+        progress_.Advance(1);
+      });
     }
     WriteLeftovers(board_, run_, waiting_);
     for (const std::string& pin : report_.pins_removed) RemoveExpired(pin);
@@ -190,6 +191,7 @@ class Cleaner {
   const std::string& run_;
   const CleaningPolicy& policy_;
   WallTime now_;
+  ThreadPool& pool_;
   Progress& progress_;
   Inventory inventory_;
   std::vector<Manifest> manifests_;
@@ -204,8 +206,8 @@ class Cleaner {
 }  // namespace
 
 CleaningReport Clean(Board& board, const std::string& run, const CleaningPolicy& policy,
-                     WallTime now, Progress& progress) {
-  return Cleaner(board, run, policy, now, progress).Run();
+                     WallTime now, ThreadPool& pool, Progress& progress) {
+  return Cleaner(board, run, policy, now, pool, progress).Run();
 }
 
 }  // namespace isthmus::upkeep

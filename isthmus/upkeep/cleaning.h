@@ -34,7 +34,7 @@ struct CleaningReport {
 // and a reader whose chain goes finds another. kCorrupt, and nothing changed: the log is damaged or
 // a version that should stay cannot be rebuilt. `now`: the caller's clock.
 CleaningReport Clean(board::Board& board, const std::string& run, const CleaningPolicy& policy,
-                     WallTime now, Progress& progress);
+                     WallTime now, ThreadPool& pool, Progress& progress);
 
 }  // namespace isthmus::upkeep
 

@@ -17,14 +17,15 @@ using board::Manifest;
 using board::Payload;
 using board::VersionNumber;
 
-// Runs `read`; damage becomes a problem.
+// Runs `read`; what it says of damage, empty for none.
 template <typename Read>
-void NoteDamage(Inventory* inventory, const Read& read) {
+std::string DamageOf(const Read& read) {
   try {
     read();
+    return {};
   } catch (const Error& error) {
     if (!MeansDamage(error)) throw;
-    inventory->problems.emplace_back(error.what());
+    return error.what();
   }
 }
 
@@ -54,31 +55,42 @@ bool IsKnown(const std::string& run, const std::string& key) {
           key.find('/', pins.size()) == std::string::npos);
 }
 
-void ReadLog(const Board& board, const std::string& run, Progress& progress, Inventory* inventory) {
+// Many requests at once: a store over a network answers each in its own time.
+void ReadLog(const Board& board, const std::string& run, ThreadPool& pool, Progress& progress,
+             Inventory* inventory) {
   const ProgressScope scope(progress, "read the log", inventory->head);
-  for (VersionNumber version = 1; version <= inventory->head; ++version) {
-    progress.Advance(1);
-    NoteDamage(inventory, [&] {
-      std::optional<Manifest> manifest = board.Read(run, version);
-      if (manifest) inventory->manifests.emplace(version, std::move(*manifest));
-      if (!manifest)
-        inventory->problems.push_back(fmt::format("version {}: no log entry", version));
+  std::vector<std::optional<Manifest>> read(inventory->head);
+  std::vector<std::string> problems(inventory->head);
+  pool.ParallelFor(read.size(), [&](size_t i) {
+    problems[i] = DamageOf([&] {
+      read[i] = board.Read(run, i + 1);
+      if (!read[i]) Throw(ErrorCode::kCorrupt, "version {}: no log entry", i + 1);
     });
+    progress.Advance(1);
+  });
+  for (size_t i = 0; i < read.size(); ++i) {
+    if (read[i]) inventory->manifests.emplace(i + 1, std::move(*read[i]));
+    if (!problems[i].empty()) inventory->problems.push_back(std::move(problems[i]));
   }
 }
 
 void ReadExtras(const Board& board, const std::string& run, const std::vector<Extra>& extras,
-                Inventory* inventory) {
-  for (const Extra& extra : extras) {
-    NoteDamage(inventory, [&] {
-      const auto manifest = inventory->manifests.find(extra.version);
+                ThreadPool& pool, Inventory* inventory) {
+  std::vector<std::optional<Payload>> read(extras.size());
+  std::vector<std::string> problems(extras.size());
+  pool.ParallelFor(extras.size(), [&](size_t i) {
+    problems[i] = DamageOf([&] {
+      const auto manifest = inventory->manifests.find(extras[i].version);
       if (manifest == inventory->manifests.end()) {
-        Throw(ErrorCode::kCorrupt, "{}: version {} has no log entry", ExtraKey(run, extra),
-              extra.version);
+        Throw(ErrorCode::kCorrupt, "{}: version {} has no log entry", ExtraKey(run, extras[i]),
+              extras[i].version);
       }
-      auto payload = board::ReadExtra(board, run, extra, manifest->second.digest);
-      if (payload) inventory->extras.emplace(extra, std::move(*payload));
+      read[i] = board::ReadExtra(board, run, extras[i], manifest->second.digest);
     });
+  });
+  for (size_t i = 0; i < extras.size(); ++i) {
+    if (read[i]) inventory->extras.emplace(extras[i], std::move(*read[i]));
+    if (!problems[i].empty()) inventory->problems.push_back(std::move(problems[i]));
   }
 }
 
@@ -106,7 +118,8 @@ std::vector<Manifest> Inventory::WithExtras() const {
   return all;
 }
 
-Inventory TakeInventory(const Board& board, const std::string& run, Progress& progress) {
+Inventory TakeInventory(const Board& board, const std::string& run, ThreadPool& pool,
+                        Progress& progress) {
   Inventory inventory;
   // Before anything that names objects is read: an object that is stored and named later is no
   // leftover of this list.
@@ -116,9 +129,10 @@ Inventory TakeInventory(const Board& board, const std::string& run, Progress& pr
     Throw(ErrorCode::kNotFound, "look through run {} in {}: no such run", run,
           board.store().Describe());
   }
-  ReadLog(board, run, progress, &inventory);
-  ReadExtras(board, run, board::ListExtras(board, run), &inventory);
-  NoteDamage(&inventory, [&] { inventory.pins = board::ListPins(board, run); });
+  ReadLog(board, run, pool, progress, &inventory);
+  ReadExtras(board, run, board::ListExtras(board, run), pool, &inventory);
+  std::string problem = DamageOf([&] { inventory.pins = board::ListPins(board, run); });
+  if (!problem.empty()) inventory.problems.push_back(std::move(problem));
   const std::set<std::string> named = NamedKeys(inventory);
   const std::string data = board::DataPrefix(run);
   for (const std::string& key : keys) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isthmus/base/progress.h"
+#include "isthmus/base/thread_pool.h"
 #include "isthmus/board/extra.h"
 #include "isthmus/board/pin.h"
 
@@ -30,7 +31,8 @@ struct Inventory {
 
 // Lists the run and reads its log and what was added. kNotFound if there is no such run. Damage
 // becomes a problem; a store that is away throws.
-Inventory TakeInventory(const board::Board& board, const std::string& run, Progress& progress);
+Inventory TakeInventory(const board::Board& board, const std::string& run, ThreadPool& pool,
+                        Progress& progress);
 
 }  // namespace isthmus::upkeep
 

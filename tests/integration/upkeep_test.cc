@@ -36,7 +36,7 @@ class UpkeepTest : public testing::MainJob {
     policy.retention.keep_younger = std::chrono::seconds(0);
     policy.grace = grace;
     policy.apply = apply;
-    return upkeep::Clean(board, "run", policy, SystemClock().Now() + later_, NoProgress());
+    return upkeep::Clean(board, "run", policy, SystemClock().Now() + later_, pool_, NoProgress());
   }
 
   CheckReport Check(CheckOptions options = {}) {
@@ -144,10 +144,11 @@ TEST_F(UpkeepTest, YoungVersionsAndMultiplesStay) {
   CleaningPolicy policy;
   policy.retention = {1, 3, std::chrono::hours(2)};
   const WallTime now = SystemClock().Now();
-  EXPECT_THAT(upkeep::Clean(board, "run", policy, now, NoProgress()).kept,
+  EXPECT_THAT(upkeep::Clean(board, "run", policy, now, pool_, NoProgress()).kept,
               ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(upkeep::Clean(board, "run", policy, now + std::chrono::hours(3), NoProgress()).kept,
-              ElementsAre(3, 6));
+  EXPECT_THAT(
+      upkeep::Clean(board, "run", policy, now + std::chrono::hours(3), pool_, NoProgress()).kept,
+      ElementsAre(3, 6));
 }
 
 TEST_F(UpkeepTest, AReaderOfAChainThatWasCleanedFindsAnother) {
