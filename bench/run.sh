@@ -4,6 +4,7 @@
 #   --real DIR     real steps (bf16/step-37 ... fp8/step-40); default: those in testdata
 #   --codec-only   neither the main job nor the sidecar
 #   --proxy-only   the sidecar only, next to nginx if it is installed (package nginx-light)
+#   --board-only   boards of long runs only (10 min); not part of the whole
 # Other arguments go to main_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,6 +23,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --codec-only) parts=codec ;;
     --proxy-only) parts=proxy ;;
+    --board-only) parts=board ;;
     *) arguments+=("$1") ;;
   esac
   shift
@@ -115,8 +117,12 @@ measure_proxy() {
   record proxy python3 bench/proxy_job.py --build "$build"
 }
 
+measure_board() {
+  record board /usr/bin/python3 bench/board_job.py --build "$build"
+}
+
 mkdir -p "$results"
 echo "bench: $parts (codec about 4 min, main_job and proxy 2 min each)" >&2
 for part in $parts; do "measure_$part"; done
 python3 bench/tables.py "$results" "$document"
-table "$results"/{codec,main_job,proxy}.csv
+table "$results"/{codec,main_job,proxy,board}.csv

@@ -29,10 +29,11 @@ class Results(NamedTuple):
     codec: dict
     main_job: dict
     sidecar: dict
+    board: dict
 
     @classmethod
     def of(cls, folder):
-        return cls(*(read(folder / f"{name}.csv") for name in ("codec", "main_job", "proxy")))
+        return cls(*(read(folder / f"{name}.csv") for name in ("codec", "main_job", "proxy", "board")))
 
 
 def number(row):
@@ -99,7 +100,7 @@ def goals_of(rows):
         if not row["target"]:
             continue
         value = with_unit(row)
-        what = metric if bench in ("size", "main job", "sidecar") else f"{bench}: {metric}"
+        what = metric if bench in ("size", "main job", "sidecar", "board") else f"{bench}: {metric}"
         target = row["target"].replace(">=", "≥").replace("<=", "≤")
         lines.append((case, what, target, value if row["met"] == "yes" else f"**{value}**"))
     return table(("case", "what", "asked", "reached"), lines)
@@ -111,6 +112,17 @@ def goals(results):
 
 def sidecar_goals(results):
     return goals_of(results.sidecar)
+
+
+def board_goals(results):
+    return goals_of(results.board)
+
+
+def board(results):
+    """What has no goal."""
+    rows = [(case, metric, with_unit(row)) for (_, case, metric), row in results.board.items()
+            if not row["target"]]
+    return table(("case", "what", "measured"), rows)
 
 
 def sidecar(results):
@@ -139,7 +151,8 @@ def main_job(results):
 
 
 TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job,
-          "sidecar": sidecar, "sidecar goals": sidecar_goals}
+          "sidecar": sidecar, "sidecar goals": sidecar_goals,
+          "board": board, "board goals": board_goals}
 
 
 def fill(text, results):
