@@ -192,6 +192,7 @@ void Board::Init(Store& store) {
     Throw(ErrorCode::kInvalid, "create a board in {}: it holds other files, name an empty place",
           store.Describe());
   }
+  store::CheckCreateIsConditional(store);
   const json::object board = {{"format", kBoardFormat}, {"board", RandomUuid()}};
   if (store.Create(kBoardKey, AsBytes(ToText(board)))) return;
   Throw(ErrorCode::kConflict, "create a board in {}: it holds one already", store.Describe());

@@ -25,7 +25,7 @@ struct Writer {
 class Board {
  public:
   // Creates board.json; kConflict if the store holds a board already, kInvalid if it holds anything
-  // else.
+  // else or does not keep the promise of Create (store::CheckCreateIsConditional).
   static void Init(store::Store& store);
   // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
   // newer, kCorrupt if board.json is malformed.
