@@ -31,14 +31,26 @@ struct Context {
   std::unique_ptr<ThreadPool> pool_;
 };
 
+// How to reach a board's store; declared by AddStoreOptions.
+struct StoreArguments {
+  store::StoreOptions options;
+  bool virtual_host = false;
+  bool path_style = false;
+  uint64_t deadline_s = 120;
+
+  store::StoreOptions Options() const;
+};
+void AddStoreOptions(CLI::App* command, StoreArguments* arguments);
+
 // --board and --run, as several commands take them.
 struct BoardOptions {
   std::string board;
   std::string run;
+  StoreArguments store;
 
   board::Board Open() const {
     board::CheckRunName(run);
-    return board::Board::Open(store::OpenStore(board));
+    return board::Board::Open(store::OpenStore(board, store.Options()));
   }
 };
 // `required` false: for commands that have another mode.

@@ -102,7 +102,8 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   using std::chrono::seconds;
   board::CheckRunName(arguments.board.run);
   sidecar::SidecarOptions options;
-  options.stager = {arguments.board.board, arguments.board.run, arguments.replica, context.threads};
+  options.stager = {arguments.board.board, arguments.board.run, arguments.replica, context.threads,
+                    arguments.board.store.Options()};
   for (const std::string& text : arguments.engines) {
     options.engines.push_back(engine::EngineSpec::Parse(text));
   }

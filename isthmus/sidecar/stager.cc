@@ -60,7 +60,7 @@ Stager::~Stager() {
 
 const board::Board& Stager::OpenBoard() {
   const std::lock_guard lock(board_mutex_);
-  if (!board_) board_.emplace(board::Board::Open(store::OpenStore(options_.board)));
+  if (!board_) board_.emplace(board::Board::Open(store::OpenStore(options_.board, options_.store)));
   return *board_;
 }
 

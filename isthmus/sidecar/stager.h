@@ -45,6 +45,7 @@ class Stager {
     std::string run;
     fs::path replica;
     size_t threads = 0;  // for decoding; 0: one per core
+    store::StoreOptions store = {};
   };
 
   // Opens the replica, which takes back what a crash left (replica.h); the board is opened when it

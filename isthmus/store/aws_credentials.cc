@@ -127,7 +127,9 @@ class AwsCredentials::Source {
     const HttpUrl url = HttpUrl::Parse(text);
     constexpr std::array kAgents = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]",
                                     "localhost", "[::1]"};
-    if (url.scheme == "https" || url.host.starts_with("127.") ||
+    const bool loopback = url.host.starts_with("127.") &&
+                          url.host.find_first_not_of("0123456789.") == std::string::npos;
+    if (url.scheme == "https" || loopback ||
         std::ranges::find(kAgents, url.host) != kAgents.end()) {
       return;
     }

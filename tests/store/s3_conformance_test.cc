@@ -1,5 +1,6 @@
-// The store conformance suite over a bucket of a real server, which s3_servers_test.py starts:
-// ISTHMUS_TEST_S3 is the bucket's location, AWS_… say where the server is and with what keys.
+// The store conformance suite over buckets of a real server, which s3_servers_test.py starts:
+// ISTHMUS_TEST_S3 is the location of a bucket, and with a number behind it of one of a hundred
+// more; AWS_… say where the server is and with what keys.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,18 +18,34 @@ std::string Bucket() {
   return bucket;
 }
 
+std::unique_ptr<Store> OpenBoard(const std::string& location) {
+  StoreOptions options;
+  options.deadline = std::chrono::seconds(20);
+  return OpenStore(location, options);
+}
+
+// A bucket of its own, so that keys may be as long as S3 allows.
 struct S3Harness {
-  // A prefix of its own in the bucket.
-  std::unique_ptr<Store> Open() const { return OpenStore(location); }
-  std::string location = Bucket() + "/t" + RandomId();
+  static int Next() {
+    static int count = 0;
+    return count++;
+  }
+  std::unique_ptr<Store> Open() const { return OpenBoard(location); }
+  std::string location = Bucket() + std::to_string(Next());
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(S3, StoreConformance, S3Harness);
 
+// A prefix of its own in one bucket.
+struct PrefixHarness {
+  std::unique_ptr<Store> Open() const { return OpenBoard(location); }
+  std::string location = Bucket() + "/boards/t" + RandomId();
+};
+
 // More than one page of a listing, and more than one part.
 class S3StoreTest : public ::testing::Test {
  protected:
-  S3Harness harness_;
+  PrefixHarness harness_;
   std::unique_ptr<Store> store_ = harness_.Open();
   isthmus::testing::TempDir local_;
 };
@@ -103,6 +120,30 @@ TEST_F(S3StoreTest, ABucketThatDoesNotExistIsNotFound) {
       ErrorCode::kNotFound, [&] { other->Get("k", 10); }, "NoSuchBucket");
   ExpectError(
       ErrorCode::kNotFound, [&] { other->Put("k", AsBytes("x")); }, "NoSuchBucket");
+}
+
+// As in the suite, but without a key that others go below: s3s-fs keeps objects in files, and
+// answers 500 for a folder.
+TEST_F(S3StoreTest, MissingObjectsAreMissing) {
+  store_->Put("a/b", AsBytes("content"));
+  for (const char* key : {"k", "a/c", "a/b/c", "none/at/all"}) {
+    EXPECT_EQ(store_->Get(key, 10), std::nullopt);
+    EXPECT_EQ(store_->Size(key), std::nullopt);
+    ExpectError(
+        ErrorCode::kNotFound, [&] { store_->GetRange(key, 0, 1); }, key, harness_.location);
+    ExpectError(
+        ErrorCode::kNotFound, [&] { store_->Fetch(key, local_ / "f"); }, key, harness_.location);
+    EXPECT_NO_THROW(store_->Delete(key));
+  }
+  EXPECT_EQ(store_->List(""), std::vector<std::string>{"a/b"});
+}
+
+TEST_F(S3StoreTest, ABoardSeesNothingBesideItsPrefix) {
+  const std::unique_ptr<Store> beside = OpenBoard(harness_.location + "x");
+  store_->Put("k", AsBytes("1"));
+  beside->Put("k", AsBytes("2"));
+  EXPECT_EQ(store_->List(""), std::vector<std::string>{"k"});
+  EXPECT_EQ(store_->Get("k", 10), "1");
 }
 
 // What a bucket must not do for two publishers, a hundred times.

@@ -39,19 +39,23 @@ def wait_for_port(port, process):
 
 
 class Server:
-    """A server of one kind with an empty bucket, stopped by close()."""
+    """A server of one kind with an empty bucket, and `more` others, stopped by close()."""
 
-    def __init__(self, kind, port=None):
+    def __init__(self, kind, port=None, more=0):
         self.kind = kind
         self.port = port or free_port()
         self.directory = tempfile.TemporaryDirectory(prefix="isthmus-s3-")
         self.root = pathlib.Path(self.directory.name)
         self.process = None
         self.start()
-        if kind == "s3s-fs":
-            (self.root / BUCKET).mkdir()
+        for bucket in [BUCKET, *(f"{BUCKET}{i}" for i in range(more))]:
+            self.make_bucket(bucket)
+
+    def make_bucket(self, bucket):
+        if self.kind == "s3s-fs":
+            (self.root / bucket).mkdir()
         else:
-            status, body = self.request("PUT", f"/{BUCKET}")
+            status, body = self.request("PUT", f"/{bucket}")
             assert status == 200, body
 
     def start(self):
