@@ -191,10 +191,7 @@ std::vector<std::string> S3Store::ListPages(const std::string& prefix) {
     if (!token.empty()) request.query.emplace_back("continuation-token", token);
     Page page = ParsePage(client_.Send(request).http.body);
     for (const std::string& key : page.keys) {
-      if (!key.starts_with(prefix_ + prefix)) {
-        Throw(ErrorCode::kCorrupt, "the listing has a key without the prefix: {:?}",
-              key.substr(0, 256));
-      }
+      if (!key.starts_with(prefix_ + prefix)) continue;
       if (IsKey(key.substr(prefix_.size()))) keys.push_back(key.substr(prefix_.size()));
     }
     if (page.next.empty()) return keys;

@@ -71,7 +71,12 @@ class PartReader {
 }  // namespace
 
 Maker MakerOf(S3Client& client, const std::string& key, const std::string& call) {
-  const HttpAnswer answer = client.Read({.method = "HEAD", .key = key, .headers = {}});
+  HttpAnswer answer;
+  try {
+    answer = client.Read({.method = "HEAD", .key = key, .headers = {}});
+  } catch (const Error&) {
+    return Maker::kUnknown;
+  }
   const std::string_view found = answer.Header(client.Header(kCallMark));
   if (answer.status != 200 || found.empty()) return Maker::kUnknown;
   return found == call ? Maker::kThisCall : Maker::kAnother;
@@ -133,14 +138,16 @@ void S3Upload::Complete() {
   request.query = {{"uploadId", id_}};
   request.headers = {{"content-type", "application/xml"}};
   request.body = AsBytes(body);
-  request.answers = {404};
   request.fails_late = true;
-  const S3Answer answer = client_.Send(request);
-  // 404: there is no such upload, or no more, for an earlier try has completed it.
-  completed_ = answer.http.status != 404 ||
-               (answer.earlier_tries > 0 && MakerOf(client_, key_, call_) == Maker::kThisCall);
-  if (completed_) return;
-  Throw(ErrorCode::kUnavailable, "the server lost the upload before it was complete");
+  try {
+    client_.Send(request);
+    completed_ = true;
+  } catch (const Error&) {
+    // A try whose answer was lost may have completed it: then the server does not know the upload
+    // any more, which it says in one way or another.
+    completed_ = MakerOf(client_, key_, call_) == Maker::kThisCall;
+    if (!completed_) throw;
+  }
 }
 
 FileDigest UploadInParts(S3Client& client, const std::string& key, uint64_t bytes,
