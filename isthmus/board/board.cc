@@ -326,9 +326,8 @@ std::vector<VersionNumber> Board::Revoked(const std::string& run) const {
 }
 
 VersionNumber Board::Newest(const std::string& run) const {
-  const std::vector<VersionNumber> revoked = Revoked(run);
   VersionNumber newest = Head(run);
-  while (std::ranges::binary_search(revoked, newest)) --newest;
+  while (newest != kNoVersion && store_->Size(RevokedKey(run, newest))) --newest;
   return newest;
 }
 

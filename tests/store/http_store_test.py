@@ -205,9 +205,8 @@ class HttpTest(unittest.TestCase):
         log = json.loads(run([PROGRAM, "log", "--board", url, "--run", "r", "--json"]).stdout)
         self.assertEqual([v["version"] for v in log["versions"]], [3, 2, 1])
         plain = self.serve(Files)
-        run([PROGRAM, "pull", "--board", plain, "--run", "r", "--replica", self.dir / "replica2",
-             "--version", "2"])
-        run([PROGRAM, "verify", self.dir / "replica2", "--against", self.dir / "data/bf16/step-38"])
+        run([PROGRAM, "pull", "--board", plain, "--run", "r", "--replica", self.dir / "replica2"])
+        run([PROGRAM, "verify", self.dir / "replica2", "--against", self.dir / "data/bf16/step-39"])
         refused = subprocess.run([PROGRAM, "publish", self.dir / "data/bf16/step-40", "--board", url,
                                   "--run", "r", "--baseline", self.dir / "baseline"], text=True,
                                  env=ENVIRONMENT, capture_output=True, timeout=300, check=False)
