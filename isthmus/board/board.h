@@ -69,8 +69,8 @@ class Board {
   void Revoke(const std::string& run, VersionNumber version, const std::string& reason);
   // The versions that are withdrawn, ascending.
   std::vector<VersionNumber> Revoked(const std::string& run) const;
-  // The newest version that is not withdrawn; kNoVersion if there is none. With a head hint it lists
-  // nothing, so that it works over stores that cannot.
+  // The newest version that is not withdrawn; kNoVersion if there is none. With a head hint it
+  // lists nothing, so that it works over stores that cannot.
   VersionNumber Newest(const std::string& run) const;
 
  private:

@@ -20,8 +20,8 @@ inline constexpr uint64_t kLargestSinglePut = uint64_t{64} << 20;
 // told from another one.
 inline constexpr char kCallMark[] = "meta-isthmus-call";
 enum class Maker { kThisCall, kAnother, kUnknown };
-// Who made the object that is there now; kUnknown if it bears no mark, is not there, or the server does
-// not answer.
+// Who made the object that is there now; kUnknown if it bears no mark, is not there, or the server
+// does not answer.
 Maker MakerOf(S3Client& client, const std::string& key, const std::string& call);
 
 // One multipart upload: begun by the constructor, and taken back by the destructor unless Complete

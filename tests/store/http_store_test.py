@@ -143,7 +143,8 @@ class HttpTest(unittest.TestCase):
         with tool:
             for token in ("one", "two"):
                 handler.token = token
-                file.write_text(token)
+                (self.dir / "next").write_text(token)
+                (self.dir / "next").rename(file)  # the tool may read it at any time
                 tool.stdin.write("get runs/a/k\n")
                 tool.stdin.flush()
                 self.assertEqual(tool.stdout.readline(), "ok 0123456789\n")
