@@ -210,8 +210,10 @@ void SetLimits(CURL* handle, const HttpRequest& request, const HttpLimits& limit
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout));
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect.count()));
-  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, kSlowestBytesPerSecond);
-  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall));
+  if (!request.patient) {
+    curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, kSlowestBytesPerSecond);
+    curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall));
+  }
   curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, kTransferBuffer);
   curl_easy_setopt(handle, CURLOPT_UPLOAD_BUFFERSIZE, kTransferBuffer);
 }

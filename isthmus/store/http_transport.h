@@ -55,6 +55,7 @@ struct HttpRequest {
   // Without a sink: the largest body of a 2xx answer.
   uint64_t max_body_bytes = 1 << 20;
   std::chrono::milliseconds timeout{60'000};
+  bool patient = false;  // only the timeout ends a transfer, no stall
   // Follow up to five redirects, none from https to http. `Authorization` goes to no other host.
   bool follow_redirects = false;
   // Past any proxy that the environment names: for addresses of this machine.

@@ -159,9 +159,8 @@ std::pair<std::string, std::string> S3Client::CreateOnly() const {
 HttpRequest S3Client::Sign(const S3Request& request, const Credentials& keys) const {
   const S3Settings to = settings();
   const std::string path = to.Path(request.key);
-  const RequestToSign parts = {
-      request.method, to.Host(),       path,
-      request.query,  request.headers, request.body_sha256.value_or(Sha256(request.body)).Hex()};
+  const RequestToSign parts = {request.method, to.Host(),       path,
+                               request.query,  request.headers, request.body_sha256->Hex()};
   const std::string query = CanonicalQuery(request.query);
   HttpRequest http;
   http.method = request.method;
@@ -171,6 +170,7 @@ HttpRequest S3Client::Sign(const S3Request& request, const Credentials& keys) co
   http.body = request.body;
   http.sink = request.sink;
   http.max_body_bytes = request.max_body_bytes;
+  http.patient = request.fails_late;
   return http;
 }
 

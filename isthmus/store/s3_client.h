@@ -28,7 +28,9 @@ struct S3Request {
   uint64_t max_body_bytes = 1 << 20;
   uint64_t transfer_bytes = 0;
   std::vector<int> answers;  // statuses beside 2xx that are answers and no errors
-  bool fails_late = false;   // a 2xx can carry an error document
+  // The server works while it answers, with blanks to keep the connection: a 2xx can carry an error
+  // document, and seconds without progress mean nothing.
+  bool fails_late = false;
   std::optional<std::chrono::milliseconds> deadline;  // instead of the store's
 };
 
@@ -66,6 +68,7 @@ class S3Client final : public ObjectServer {
 
  private:
   struct Tries;
+  // request.body_sha256 is there.
   HttpRequest Sign(const S3Request& request, const Credentials& keys) const;
   bool Understand(const HttpAnswer& answer, const S3Error& error, const Credentials& keys,
                   Tries* tries);

@@ -120,6 +120,7 @@ void S3Upload::AddPart(int number, ByteSpan bytes) {
   if (etag.empty()) Throw(ErrorCode::kCorrupt, "part {}: the answer has no ETag", number);
   const std::lock_guard lock(mutex_);
   etags_[number] = etag;
+  bytes_ += bytes.size();
 }
 
 void S3Upload::Complete() {
@@ -139,6 +140,7 @@ void S3Upload::Complete() {
   request.headers = {{"content-type", "application/xml"}};
   request.body = AsBytes(body);
   request.fails_late = true;
+  request.transfer_bytes = bytes_;  // putting together takes its time, too
   try {
     client_.Send(request);
     completed_ = true;

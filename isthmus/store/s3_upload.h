@@ -45,6 +45,7 @@ class S3Upload {
   std::string id_;
   std::mutex mutex_;
   std::map<int, std::string> etags_;
+  uint64_t bytes_ = 0;
   bool completed_ = false;
 };
 

@@ -39,12 +39,14 @@ def wait_for_port(port, process):
 
 
 class Server:
-    """A server of one kind with an empty bucket, and `more` others, stopped by close()."""
+    """A server of one kind with an empty bucket, and `more` others, stopped by close().
 
-    def __init__(self, kind, port=None, more=0):
+    s3s-fs keeps its objects in a temporary directory in `folder`."""
+
+    def __init__(self, kind, port=None, more=0, folder=None):
         self.kind = kind
         self.port = port or free_port()
-        self.directory = tempfile.TemporaryDirectory(prefix="isthmus-s3-")
+        self.directory = tempfile.TemporaryDirectory(prefix="isthmus-s3-", dir=folder)
         self.root = pathlib.Path(self.directory.name)
         self.process = None
         self.start()
