@@ -6,31 +6,17 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/base/file.h"
+#include "isthmus/store/ascii.h"
 
 namespace isthmus::store {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
-constexpr std::string_view kBlank = " \t\r";
-
-std::string_view Trim(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return lower;
-}
-
 // "[profile  x]" and "[profile x]" are the same section.
 std::string SectionName(std::string_view text) {
   std::string name;
   for (const char c : Trim(text)) {
-    const bool blank = kBlank.find(c) != std::string_view::npos;
+    const bool blank = kBlanks.find(c) != std::string_view::npos;
     if (blank && name.ends_with(' ')) continue;
     name += blank ? ' ' : c;
   }
@@ -43,7 +29,7 @@ std::string SectionName(std::string_view text) {
 
 std::string PathOf(const Environment& environment, const std::string& variable,
                    const std::string& name) {
-  const std::string named = environment(variable);
+  std::string named = environment(variable);
   if (!named.empty()) return named;
   const std::string home = environment("HOME");
   return home.empty() ? "" : home + "/.aws/" + name;
@@ -83,10 +69,10 @@ std::map<std::string, AwsSection> ParseAwsFile(std::string_view text) {
       section = &sections[SectionName(line.substr(1, close - 1))];
       continue;
     }
-    if (kBlank.find(whole[0]) != std::string_view::npos) continue;
+    if (kBlanks.find(whole[0]) != std::string_view::npos) continue;
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos || equals == 0 || section == nullptr) Refuse(number);
-    (*section)[Lower(Trim(line.substr(0, equals)))] = Trim(line.substr(equals + 1));
+    (*section)[ToLower(Trim(line.substr(0, equals)))] = Trim(line.substr(equals + 1));
   }
   return sections;
 }

@@ -9,6 +9,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/base/file.h"
+#include "isthmus/store/ascii.h"
 #include "isthmus/store/aws_config.h"
 #include "isthmus/store/http_url.h"
 #include "isthmus/store/retry.h"
@@ -47,13 +48,11 @@ std::optional<WallTime> ParseExpiration(const std::string& text) {
   return ParseTime(text.substr(0, 19) + ".000Z");
 }
 
-void TrimEnd(std::string* text) { text->resize(text->find_last_not_of(" \t\r\n") + 1); }
-
 }  // namespace
 
-TimedCredentials ParseCredentials(std::string_view text) {
+TimedCredentials ParseCredentials(std::string_view json_text) {
   boost::system::error_code error;
-  const json::value document = json::parse(text, error);
+  const json::value document = json::parse(json_text, error);
   const json::object* const object = error ? nullptr : document.if_object();
   if (object == nullptr) Throw(ErrorCode::kCorrupt, "read credentials: not a JSON object");
   TimedCredentials credentials;
@@ -141,9 +140,9 @@ class AwsCredentials::Source {
 
   std::string ContainerToken() const {
     const std::string file = environment_("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-    std::string token = file.empty() ? environment_("AWS_CONTAINER_AUTHORIZATION_TOKEN")
-                                     : ReadFile(file, kMaxTokenBytes);
-    TrimEnd(&token);
+    const std::string text = file.empty() ? environment_("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+                                          : ReadFile(file, kMaxTokenBytes);
+    std::string token(Trim(text));
     if (token.find_first_of("\r\n") != std::string::npos) {
       Throw(ErrorCode::kInvalid, "read {}: expected one line", file);
     }

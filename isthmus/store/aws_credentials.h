@@ -22,7 +22,7 @@ struct TimedCredentials {
 // The answer of a credentials endpoint (of containers, of instances): a JSON object with
 // AccessKeyId, SecretAccessKey, Token and Expiration. kCorrupt for anything else; the message holds
 // nothing of it.
-TimedCredentials ParseCredentials(std::string_view json);
+TimedCredentials ParseCredentials(std::string_view json_text);
 
 // The first of these that is there:
 //  1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN;

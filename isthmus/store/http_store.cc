@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "isthmus/base/error.h"
+#include "isthmus/store/ascii.h"
 #include "isthmus/store/retry.h"
 
 namespace isthmus::store {
@@ -24,8 +25,8 @@ std::string BaseOf(const std::string& location) {
 
 std::string ReadToken(const std::string& path) {
   if (path.empty()) return "";
-  std::string token = ReadFile(path, kMaxTokenBytes);
-  token.resize(token.find_last_not_of(" \t\r\n") + 1);
+  const std::string text = ReadFile(path, kMaxTokenBytes);
+  std::string token(Trim(text));
   const bool valid =
       !token.empty() && std::ranges::all_of(token, [](char c) { return c > ' ' && c < '\x7F'; });
   if (!valid) {

@@ -8,6 +8,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/base/file.h"
+#include "isthmus/store/ascii.h"
 
 namespace isthmus::store {
 namespace {
@@ -51,20 +52,6 @@ void InitializeCurl() {
   if (code != CURLE_OK) {
     Throw(ErrorCode::kInternal, "start libcurl: {}", curl_easy_strerror(code));
   }
-}
-
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const size_t begin = std::min(text.find_first_not_of(kBlank), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; });
-  return lower;
 }
 
 bool IsSuccess(int status) { return status >= 200 && status < 300; }
@@ -126,7 +113,7 @@ class Exchange {
     if (line.starts_with("HTTP/")) return answer.headers.clear();  // a redirect's, or of "100"
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return;
-    answer.headers.emplace_back(Lower(line.substr(0, colon)), Trim(line.substr(colon + 1)));
+    answer.headers.emplace_back(ToLower(line.substr(0, colon)), Trim(line.substr(colon + 1)));
   }
 
   void ReadStatus() {

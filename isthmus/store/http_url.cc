@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "isthmus/base/error.h"
+#include "isthmus/store/ascii.h"
 
 namespace isthmus::store {
 namespace {
@@ -51,10 +52,7 @@ HttpUrl HttpUrl::Parse(std::string_view text) {
   const size_t slash = std::min(rest.find('/'), rest.size());
   url.path = rest.substr(slash);
   url.path.resize(url.path.find_last_not_of('/') + 1);
-  url.host = rest.substr(0, slash);
-  for (char& c : url.host) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
+  url.host = ToLower(rest.substr(0, slash));
   const size_t port_at = url.host.rfind(':');
   if (port_at != std::string::npos && !url.host.ends_with(']')) {
     url.port = url.host.substr(port_at + 1);

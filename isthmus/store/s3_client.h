@@ -56,10 +56,10 @@ class S3Client final : public ObjectServer {
   std::string Describe() const override { return description_; }
   HttpAnswer Read(const ReadRequest& request) override;
 
-  // Tries until there is an answer: 2xx or one of request.answers. Errors: kNotFound for a bucket
+  // Tries until there is an answer: 2xx or one of given.answers. Errors: kNotFound for a bucket
   // that does not exist, kInvalid for what the server refuses and no repetition mends, kUnavailable
   // if the deadline passes before. They do not name the key.
-  S3Answer Send(const S3Request& request);
+  S3Answer Send(const S3Request& given);
 
   // A header of this endpoint's dialect: "x-amz-" or "x-goog-" and `name`.
   std::string Header(std::string_view name) const;

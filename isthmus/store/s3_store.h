@@ -31,7 +31,7 @@ class S3Store final : public Store {
   void Fetch(const std::string& key, const fs::path& file,
              const TransferProgress& progress) override;
   void Put(const std::string& key, ByteSpan content) override;
-  FileDigest PutFile(const std::string& key, const fs::path& file,
+  FileDigest PutFile(const std::string& key, const fs::path& path,
                      const TransferProgress& progress) override;
   bool Create(const std::string& key, ByteSpan content) override;
   std::vector<std::string> List(const std::string& prefix) override;
