@@ -152,6 +152,20 @@ def json_seeds():
         yield "board_json", json.dumps(value).encode()
 
 
+def store_answer_seeds():
+    """As fuzz/store_answers.cc tells them apart by their first byte."""
+    listing = ("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+               "<IsTruncated>true</IsTruncated><NextContinuationToken>a&amp;b</NextContinuationToken>"
+               "<Contents><Key>runs/r&#47;1</Key></Contents></ListBucketResult>")
+    error = "<Error><Code>NoSuchKey</Code><Message>no</Message><Region>eu-west-1</Region></Error>"
+    credentials = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T",
+                   "Expiration": "2026-01-31T09:30:00Z"}
+    profile = "[default]\nregion = r\n# comment\n[profile x]\ns3 =\n  a = b\naws_access_key_id=A\n"
+    for kind, text in enumerate((listing, json.dumps(credentials), profile, "bytes 0-9/10",
+                                 "https://[::1]:443/a/b", error)):
+        yield "store_answers", bytes([kind]) + text.encode()
+
+
 def request_body_seeds():
     constraint = {"min_version": 41, "exact_version": None}
     prompt = {"model": "m", "prompt": [1, 2], "logprobs": 1, "temperature": 1e300}
@@ -213,7 +227,7 @@ def drawn_seeds():
 def main(dest):
     shutil.rmtree(dest, ignore_errors=True)
     found = [*part_seeds(), *checkpoint_seeds(), *json_seeds()]
-    found += [*request_body_seeds(), *http_seeds(), *drawn_seeds()]
+    found += [*store_answer_seeds(), *request_body_seeds(), *http_seeds(), *drawn_seeds()]
     for number, (target, data) in enumerate(found):
         if len(data) > MAX_BYTES:
             continue

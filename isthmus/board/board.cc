@@ -132,6 +132,7 @@ void Board::Init(Store& store) {
     Throw(ErrorCode::kInvalid, "create a board in {}: it holds other files, name an empty place",
           store.Describe());
   }
+  store::CheckCreateIsConditional(store);
   const json::object board = {{"format", kBoardFormat}, {"board", RandomUuid()}};
   if (store.Create(kBoardKey, AsBytes(ToText(board)))) return;
   Throw(ErrorCode::kConflict, "create a board in {}: it holds one already", store.Describe());
@@ -288,9 +289,8 @@ std::vector<VersionNumber> Board::Revoked(const std::string& run) const {
 }
 
 VersionNumber Board::Newest(const std::string& run) const {
-  const std::vector<VersionNumber> revoked = Revoked(run);
   VersionNumber newest = Head(run);
-  while (std::ranges::binary_search(revoked, newest)) --newest;
+  while (newest != kNoVersion && store_->Size(RevokedKey(run, newest))) --newest;
   return newest;
 }
 

@@ -26,7 +26,7 @@ struct Writer {
 class Board {
  public:
   // Creates board.json; kConflict if the store holds a board already, kInvalid if it holds anything
-  // else.
+  // else or does not keep the promise of Create (store::CheckCreateIsConditional).
   static void Init(store::Store& store);
   // kNotFound if there is no board ("isthmus board init" makes one), kInvalid if its format is
   // newer, kCorrupt if board.json is malformed. With trusted keys, Read refuses what none of them
@@ -78,7 +78,8 @@ class Board {
   void Revoke(const std::string& run, VersionNumber version, const std::string& reason);
   // The versions that are withdrawn, ascending.
   std::vector<VersionNumber> Revoked(const std::string& run) const;
-  // The newest version that is not withdrawn; kNoVersion if there is none.
+  // The newest version that is not withdrawn; kNoVersion if there is none. With a head hint it
+  // lists nothing, so that it works over stores that cannot.
   VersionNumber Newest(const std::string& run) const;
 
  private:

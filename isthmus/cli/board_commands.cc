@@ -264,14 +264,20 @@ void RunLog(const BoardOptions& options, Context& context) {
   table.Print();
 }
 
-void RunBoardInit(const std::string& location, Context& context) {
-  const std::unique_ptr<store::Store> store = store::OpenStore(location);
+struct InitArguments {
+  std::string location;
+  StoreArguments store;
+};
+
+void RunBoardInit(const InitArguments& arguments, Context& context) {
+  std::unique_ptr<store::Store> store =
+      store::OpenStore(arguments.location, arguments.store.Options());
   board::Board::Init(*store);
-  const board::Board board = board::Board::Open(store::OpenStore(location));
+  const board::Board board = board::Board::Open(std::move(store));
   if (context.json) return PrintJson({{"board", board.uuid()}, {"format", board::kBoardFormat}});
   Facts facts;
   facts.Add("board", board.uuid());
-  facts.Add("at", location);
+  facts.Add("at", arguments.location);
   facts.Print();
 }
 
@@ -313,8 +319,12 @@ void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required) {
       ->add_option("--trust", options->trust,
                    "File of public keys: refuse versions that none of them signed; repeatable")
       ->allow_extra_args(false);
-  command->add_option("--board", options->board, "Board: a directory")->required(required);
+  command
+      ->add_option("--board", options->board,
+                   "Board: a directory, s3://BUCKET[/PREFIX], or to read http(s)://HOST/PATH")
+      ->required(required);
   command->add_option("--run", options->run, "Run: one lineage of versions")->required(required);
+  AddStoreOptions(command, &options->store);
 }
 
 void AddPublish(CLI::App& app, Context& context) {
@@ -359,11 +369,13 @@ void AddBoard(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("board", "Operate a board");
   command->require_subcommand(1);
   command->fallthrough();
-  auto location = std::make_shared<std::string>();
+  auto init_arguments = std::make_shared<InitArguments>();
   CLI::App* init = command->add_subcommand("init", "Make an empty board");
   init->footer("Example: isthmus board init /mnt/board");
-  init->add_option("BOARD", *location, "Board: a directory")->required();
-  init->callback([location, &context] { RunBoardInit(*location, context); });
+  init->add_option("BOARD", init_arguments->location, "Board: a directory or s3://BUCKET[/PREFIX]")
+      ->required();
+  AddStoreOptions(init, &init_arguments->store);
+  init->callback([init_arguments, &context] { RunBoardInit(*init_arguments, context); });
   auto arguments = std::make_shared<RevokeArguments>();
   CLI::App* revoke = command->add_subcommand(
       "revoke", "Withdraw a version for good: islands leave it, and none goes to it");

@@ -31,17 +31,29 @@ struct Context {
   std::unique_ptr<ThreadPool> pool_;
 };
 
+// How to reach a board's store; declared by AddStoreOptions.
+struct StoreArguments {
+  store::StoreOptions options;
+  bool virtual_host = false;
+  bool path_style = false;
+  uint64_t deadline_s = 120;
+
+  store::StoreOptions Options() const;
+};
+void AddStoreOptions(CLI::App* command, StoreArguments* arguments);
+
 // --board and --run, as several commands take them.
 struct BoardOptions {
   std::string board;
   std::string run;
+  StoreArguments store;
   std::vector<std::string> trust;  // files of public keys
   std::string sign_key;            // file of a private key; empty: what is written is not signed
 
   board::Trust ReadTrust() const;
   board::Board Open() const {
     board::CheckRunName(run);
-    return board::Board::Open(store::OpenStore(board), ReadTrust());
+    return board::Board::Open(store::OpenStore(board, store.Options()), ReadTrust());
   }
 };
 // `required` false: for commands that have another mode.

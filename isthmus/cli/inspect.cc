@@ -15,6 +15,7 @@ namespace isthmus::cli {
 namespace {
 
 struct InspectOptions {
+  StoreArguments store;
   std::string path;
   bool build = false;
 };
@@ -197,8 +198,8 @@ void InspectManifest(const std::string& text, Context& context) {
   facts.Print();
 }
 
-void InspectBoard(const std::string& path, Context& context) {
-  const board::Board board = board::Board::Open(store::OpenStore(path));
+void InspectBoard(const std::string& location, const store::StoreOptions& store, Context& context) {
+  const board::Board board = board::Board::Open(store::OpenStore(location, store));
   json::array runs;
   Table table({"run", "versions"});
   for (const std::string& run : board.Runs()) {
@@ -244,7 +245,7 @@ void InspectFile(const fs::path& path, Context& context) {
 void InspectPath(const fs::path& path, Context& context) {
   if (!Exists(path)) Throw(ErrorCode::kNotFound, "does not exist");
   if (!fs::is_directory(path)) return InspectFile(path, context);
-  if (Exists(path / "board.json")) return InspectBoard(path.string(), context);
+  if (Exists(path / "board.json")) return InspectBoard(path.string(), {}, context);
   if (Exists(replica::ControlPaths(path).marker())) return InspectReplica(path, context);
   InspectCheckpoint(path, context);
 }
@@ -253,6 +254,9 @@ void RunInspect(const InspectOptions& options, Context& context) {
   if (options.build) return InspectBuild(context);
   if (options.path.empty()) Throw(ErrorCode::kInvalid, "inspect: name PATH or --build");
   try {
+    if (options.path.find("://") != std::string::npos) {
+      return InspectBoard(options.path, options.store.Options(), context);
+    }
     InspectPath(options.path, context);
   } catch (const Error& error) {
     throw error.Annotated("inspect " + options.path);
@@ -266,7 +270,8 @@ void AddInspect(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show a patch, checkpoint, replica, manifest or board, readable");
   command->footer("Example: isthmus inspect step-38.patch");
-  command->add_option("PATH", options->path, "What to look at");
+  command->add_option("PATH", options->path, "What to look at; a board also by its URL");
+  AddStoreOptions(command, &options->store);
   command->add_flag("--build", options->build, "Show this program's build");
   command->callback([options, &context] { RunInspect(*options, context); });
 }

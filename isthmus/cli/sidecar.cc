@@ -102,8 +102,12 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   using std::chrono::seconds;
   board::CheckRunName(arguments.board.run);
   sidecar::SidecarOptions options;
-  options.stager = {arguments.board.board, arguments.board.ReadTrust().trusted, arguments.board.run,
-                    arguments.replica, context.threads};
+  options.stager = {arguments.board.board,
+                    arguments.board.store.Options(),
+                    arguments.board.ReadTrust().trusted,
+                    arguments.board.run,
+                    arguments.replica,
+                    context.threads};
   for (const std::string& text : arguments.engines) {
     options.engines.push_back(engine::EngineSpec::Parse(text));
   }

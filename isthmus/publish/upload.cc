@@ -31,7 +31,10 @@ Upload::~Upload() {
   for (const board::PayloadPart& part : parts_) {
     try {
       board_.store().Delete(part.key);
-    } catch (const std::exception&) {  // left to the garbage collector
+    } catch (const Error& error) {  // left to the garbage collector
+      // A store that is away would keep the caller waiting once for each part.
+      if (error.code() == ErrorCode::kUnavailable) return;
+    } catch (const std::exception&) {
     }
   }
 }

@@ -60,9 +60,10 @@ Stager::~Stager() {
 
 const board::Board& Stager::OpenBoard() {
   const std::lock_guard lock(board_mutex_);
-  if (!board_)
-    board_.emplace(
-        board::Board::Open(store::OpenStore(options_.board), {std::nullopt, options_.trusted}));
+  if (!board_) {
+    board_.emplace(board::Board::Open(store::OpenStore(options_.board, options_.store),
+                                      {std::nullopt, options_.trusted}));
+  }
   return *board_;
 }
 

@@ -41,7 +41,8 @@ std::string LayoutOf(const tensor::VersionTable& table);
 class Stager {
  public:
   struct Options {
-    std::string board;               // a location, as OpenStore takes it
+    std::string board;  // a location, as OpenStore takes it
+    store::StoreOptions store;
     std::vector<PublicKey> trusted;  // empty: signatures are not looked at
     std::string run;
     fs::path replica;

@@ -3,7 +3,11 @@
 #include <algorithm>
 
 #include "isthmus/base/error.h"
+#include "isthmus/base/random.h"
 #include "isthmus/store/dir_store.h"
+#include "isthmus/store/environment.h"
+#include "isthmus/store/http_store.h"
+#include "isthmus/store/s3_store.h"
 
 namespace isthmus::store {
 namespace {
@@ -51,14 +55,36 @@ void CheckKey(std::string_view key) {
         key.substr(0, 256), kMaxKeyBytes);
 }
 
-std::unique_ptr<Store> OpenStore(const std::string& location) {
+std::unique_ptr<Store> OpenStore(const std::string& location, const StoreOptions& options) {
   const std::string_view scheme = SchemeOf(location);
   if (scheme.empty() && !location.empty()) return std::make_unique<DirStore>(location);
   // "file://a/b" would name the host a: only the form without a host is a local path.
-  const bool is_local = location.starts_with("file:///");
-  if (is_local) return std::make_unique<DirStore>(location.substr(std::string("file://").size()));
-  Throw(ErrorCode::kInvalid, "open store {:?}: expected a directory path or file:///PATH",
+  if (location.starts_with("file:///")) {
+    return std::make_unique<DirStore>(location.substr(std::string("file://").size()));
+  }
+  if (scheme == "s3") return std::make_unique<S3Store>(location, options, SystemEnvironment());
+  if (scheme == "http" || scheme == "https") return std::make_unique<HttpStore>(location, options);
+  Throw(ErrorCode::kInvalid,
+        "open store {:?}: expected a directory path, file:///PATH, s3://BUCKET[/PREFIX] or "
+        "http(s)://HOST[:PORT][/PATH]",
         location);
+}
+
+void CheckCreateIsConditional(Store& store) {
+  const std::string key = "probe-" + RandomId();
+  bool again = false;
+  try {
+    store.Create(key, AsBytes("first"));
+    again = store.Create(key, AsBytes("second"));
+    store.Delete(key);
+  } catch (const Error& error) {
+    throw error.Annotated("probe whether objects are created only once");
+  }
+  if (!again) return;
+  Throw(ErrorCode::kInvalid,
+        "use {}: it creates an object that exists (it ignores the condition of a write), so two "
+        "publishers could commit one version",
+        store.Describe());
 }
 
 }  // namespace isthmus::store

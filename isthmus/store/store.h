@@ -2,6 +2,7 @@
 #ifndef ISTHMUS_STORE_STORE_H_
 #define ISTHMUS_STORE_STORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,9 +62,35 @@ class Store {
 bool IsKey(std::string_view key);
 void CheckKey(std::string_view key);
 
-// The store that a BOARD argument names: a directory path (or file://PATH). kInvalid for schemes
-// that this program does not know.
-std::unique_ptr<Store> OpenStore(const std::string& location);
+// How to reach a store over a network. Directories need none of it.
+struct StoreOptions {
+  // S3: "http(s)://HOST[:PORT]". Empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's
+  // endpoint_url, else Amazon's for the region.
+  std::string s3_endpoint;
+  // S3. Empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, else us-east-1.
+  std::string s3_region;
+  // S3: the bucket as part of the host's name (true) or of the path (false). nullopt: of the path
+  // at an endpoint that was named, of the host's name at Amazon.
+  std::optional<bool> s3_virtual_host;
+  // PEM file of the authorities to trust. Empty: AWS_CA_BUNDLE (S3), else the system's.
+  std::string ca_file;
+  // HTTP: file with the bearer token to show; read again when the server refuses it.
+  std::string token_file;
+  // Within it an operation's retries end. A transfer gets one more second for each 256 KiB.
+  std::chrono::milliseconds deadline{120'000};
+  // A connection that gives or takes less than 1 KiB/s for so long is given up, in whole seconds.
+  std::chrono::milliseconds stall{30'000};
+};
+
+// The store that a BOARD argument names: a directory path (or file:///PATH), s3://BUCKET[/PREFIX]
+// (s3_store.h), http(s)://HOST[:PORT][/PATH] (http_store.h). kInvalid for other schemes. Does not
+// speak to a server yet.
+std::unique_ptr<Store> OpenStore(const std::string& location, const StoreOptions& options = {});
+
+// Throws kInvalid unless Create keeps its promise for a key that exists: creates a probe object
+// twice, and deletes it again. A server that ignores the condition of a write would let two
+// publishers commit one version.
+void CheckCreateIsConditional(Store& store);
 
 }  // namespace isthmus::store
 

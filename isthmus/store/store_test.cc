@@ -33,8 +33,19 @@ TEST(OpenStoreTest, APathOrAFileUrlIsADirectory) {
   EXPECT_EQ(OpenStore("file:///some/where")->Describe(), "/some/where");
 }
 
+TEST(OpenStoreTest, BucketsAndWebServersAreNamedByTheirScheme) {
+  EXPECT_EQ(OpenStore("s3://bucket/a/b/")->Describe(), "s3://bucket/a/b");
+  EXPECT_EQ(OpenStore("s3://bucket")->Describe(), "s3://bucket");
+  EXPECT_EQ(OpenStore("https://HOST:443/x/")->Describe(), "https://host/x");
+  for (const std::string location : {"s3://", "s3:///x", "s3://b/../c", "s3://b/a b", "http://",
+                                     "http://user@host/", "http://host/?q", "http://host:0x1/"}) {
+    ExpectError(
+        ErrorCode::kInvalid, [&] { OpenStore(location); }, "expected");
+  }
+}
+
 TEST(OpenStoreTest, OtherLocationsAreInvalid) {
-  for (const std::string location : {"", "s3://bucket/prefix", "https://host/x", "file://host/x"}) {
+  for (const std::string location : {"", "gs://bucket/prefix", "s3a://bucket", "file://host/x"}) {
     ExpectError(
         ErrorCode::kInvalid, [&] { OpenStore(location); }, location, "directory path");
   }

@@ -1,0 +1,43 @@
+#include "isthmus/store/retry.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace isthmus::store {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Of bounds far below 2^64 the remainder is as good as uniform.
+milliseconds UpTo(milliseconds bound, RandomSource& random) {
+  std::array<std::byte, 8> bytes{};
+  random.Fill(bytes);
+  const auto range = static_cast<uint64_t>(bound.count()) + 1;
+  return milliseconds(static_cast<milliseconds::rep>(LoadLe<uint64_t>(bytes.data()) % range));
+}
+
+}  // namespace
+
+Retries::Retries(const RetryLimits& limits, const Clock& clock, RandomSource& random)
+    : limits_(limits),
+      clock_(clock),
+      random_(random),
+      deadline_(clock.Monotonic() + limits.deadline),
+      bound_(limits.first_delay) {}
+
+milliseconds Retries::left() const {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - clock_.Monotonic());
+  return std::max(left, milliseconds(0));
+}
+
+std::optional<milliseconds> Retries::Next(milliseconds asked) {
+  const milliseconds rest = left();
+  if (rest.count() == 0 || asked >= rest) return std::nullopt;
+  const milliseconds delay = UpTo(std::min(bound_, rest), random_);
+  bound_ = std::min(bound_ * 2, limits_.longest_delay);
+  ++tries_;
+  return std::max(delay, asked);
+}
+
+}  // namespace isthmus::store
