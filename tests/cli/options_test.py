@@ -27,7 +27,7 @@ def leaf_commands(*path):
 
 
 def long_options(*path):
-    return set(re.findall(r"(--[a-z][a-z-]*)", harness.run(*path, "--help").stdout.split(
+    return set(re.findall(r"(--[a-z][a-z0-9-]*)", harness.run(*path, "--help").stdout.split(
         "\nExample:")[0]))
 
 
