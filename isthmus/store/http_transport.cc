@@ -230,6 +230,11 @@ void SetCallbacks(CURL* handle, Exchange* exchange, char* error_text) {
 
 void AddHeaders(const HttpRequest& request, HeaderList* list) {
   for (const auto& [name, value] : request.headers) {
+    // It would be one more header, or one more request. The value may be a secret.
+    if (std::ranges::any_of(value, [](char c) { return c >= 0 && c < ' ' && c != '\t'; })) {
+      Throw(ErrorCode::kInvalid, "{} {}: header {} has control characters", request.method,
+            request.url, name);
+    }
     // "name;" is how libcurl is told to send a header without a value.
     list->Add(value.empty() ? name + ";" : fmt::format("{}: {}", name, value));
   }

@@ -84,9 +84,9 @@ class HttpTransport {
   HttpTransport(const HttpTransport&) = delete;
   HttpTransport& operator=(const HttpTransport&) = delete;
 
-  // Sends the request once. Throws kInvalid for what no repetition mends (a malformed URL, a
-  // certificate that cannot be trusted, too many redirects), kCorrupt for a 2xx body above
-  // max_body_bytes; other failures are in the answer.
+  // Sends the request once. Throws kInvalid for what no repetition mends (a malformed URL or
+  // header, a certificate that cannot be trusted, too many redirects), kCorrupt for a 2xx body
+  // above max_body_bytes; other failures are in the answer.
   HttpAnswer Perform(const HttpRequest& request);
 
  private:

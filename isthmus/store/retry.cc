@@ -9,6 +9,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// A try with less time would fail for that, and hide why the ones before it failed.
+constexpr milliseconds kLeastTry(100);
+
 // Of bounds far below 2^64 the remainder is as good as uniform.
 milliseconds UpTo(milliseconds bound, RandomSource& random) {
   std::array<std::byte, 8> bytes{};
@@ -33,8 +36,8 @@ milliseconds Retries::left() const {
 
 std::optional<milliseconds> Retries::Next(milliseconds asked) {
   const milliseconds rest = left();
-  if (rest.count() == 0 || asked >= rest) return std::nullopt;
-  const milliseconds delay = UpTo(std::min(bound_, rest), random_);
+  if (rest <= kLeastTry || asked >= rest - kLeastTry) return std::nullopt;
+  const milliseconds delay = UpTo(std::min(bound_, rest - kLeastTry), random_);
   bound_ = std::min(bound_ * 2, limits_.longest_delay);
   ++tries_;
   return std::max(delay, asked);

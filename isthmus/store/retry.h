@@ -26,7 +26,8 @@ class Retries {
                    RandomSource& random = SystemRandom());
 
   // How long to wait before the next try: a random time up to first_delay * 2^n, longest_delay and
-  // what is left, but no less than `asked`, the server's wish. nullopt if the time is up.
+  // what is left less a tenth of a second for the try itself, but no less than `asked`, the
+  // server's wish. nullopt if there is no time for that.
   std::optional<std::chrono::milliseconds> Next(std::chrono::milliseconds asked = {});
 
   // What is left until the deadline, at least 0.

@@ -66,11 +66,13 @@ TEST(RetriesTest, NothingIsTriedAfterTheDeadline) {
   FakeClock clock;
   FakeRandom random(90);
   Retries retries(kLimits, clock, random);
-  clock.Pass(milliseconds(9'950));
-  EXPECT_EQ(retries.left(), milliseconds(50));
-  EXPECT_EQ(retries.Next(), milliseconds(90 % 51));  // not past the end
+  clock.Pass(milliseconds(9'850));
+  EXPECT_EQ(retries.left(), milliseconds(150));
+  EXPECT_EQ(retries.Next(), milliseconds(90 % 51));  // leaves 100 ms for the try
   EXPECT_EQ(retries.Next(milliseconds(50)), std::nullopt);
-  clock.Pass(milliseconds(60));
+  clock.Pass(milliseconds(50));
+  EXPECT_EQ(retries.Next(), std::nullopt);
+  clock.Pass(milliseconds(110));
   EXPECT_EQ(retries.left(), milliseconds(0));
   EXPECT_EQ(retries.Next(), std::nullopt);
   EXPECT_EQ(retries.tries(), 2);

@@ -1,7 +1,8 @@
 """Whether a server keeps the promise of If-None-Match under a race: plain_race.py KIND.
 
 32 plain clients create one key at once, in 20 rounds; exactly one must be told that it did. Not a test
-of this project but of a server: s3s-fs 0.14.1 fails in most rounds, moto 5.2.5 in none."""
+of this project but of a server: s3s-fs 0.14.1 fails in most rounds; moto 5.2.5 looks for the key first and
+stores it then, and fails rarely, on a busy machine."""
 
 import sys
 import threading

@@ -174,6 +174,12 @@ class CredentialsTest(unittest.TestCase):
             output = self.tool("get k", AWS_CONTAINER_CREDENTIALS_FULL_URI=endpoint.url)
             self.assertRegex(output[0], "^corrupt: ")
 
+    def test_a_token_cannot_smuggle_a_header(self):
+        endpoint = self.endpoint(lambda _: (200, keys(token="x\r\nx-smuggled: y")))
+        output = self.tool("get k", AWS_CONTAINER_CREDENTIALS_FULL_URI=endpoint.url)
+        self.assertRegex(output[0], "^invalid: .*x-amz-security-token has control characters")
+        self.assertEqual(self.proxy.log, [])
+
     def test_no_keys_at_all_are_invalid(self):
         self.assertRegex(self.tool("get k")[0], "^invalid: .*find credentials for S3: none in AWS_ACC")
 

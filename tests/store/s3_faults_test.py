@@ -13,7 +13,7 @@ import time
 import unittest
 
 import servers
-from fault_proxy import Exchange, FaultProxy, http_date
+from fault_proxy import Exchange, FaultProxy, http_date, is_create
 
 TOOL = os.environ["ISTHMUS_STORE_TOOL"]
 LOCATION = f"s3://{servers.BUCKET}/b"
@@ -22,10 +22,6 @@ MIB = 1 << 20
 
 def method(*methods):
     return lambda request: request.method in methods
-
-
-def is_create(request):
-    return any(name.lower() == "if-none-match" for name, _ in request.headers)
 
 
 def header(request, name):

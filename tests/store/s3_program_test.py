@@ -10,7 +10,7 @@ import threading
 import unittest
 
 import servers
-from fault_proxy import Exchange, FaultProxy
+from fault_proxy import Exchange, FaultProxy, make_creates_exact
 
 PROGRAM = os.environ["ISTHMUS_BIN"]
 BOARD = f"s3://{servers.BUCKET}/team/board"
@@ -136,14 +136,13 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(self.versions(), [2, 1])
 
     def test_publishers_at_a_time_share_no_number(self):
-        self.server = servers.Server("moto")  # creates that race are not exact in s3s-fs (plain_race.py)
-        self.addCleanup(self.server.close)
+        make_creates_exact(self.proxy)
         self.run_program("board", "init", BOARD)
         self.publish(37)
         codes = []
 
         def one(name):
-            environment = servers.environment(self.server.endpoint)
+            environment = servers.environment(self.proxy.endpoint)
             done = subprocess.run([PROGRAM, "publish", self.data / "step-38", "--board", BOARD, "--run", "r",
                                    "--baseline", self.dir / name], env=environment, check=False,
                                   capture_output=True, timeout=300)
