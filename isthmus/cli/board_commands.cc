@@ -325,6 +325,7 @@ void AddBoard(CLI::App& app, Context& context) {
   revoke->add_option("VERSION", arguments->version, "Version number")->required();
   revoke->add_option("--reason", arguments->reason, "Kept with the version, one line");
   revoke->callback([arguments, &context] { RunRevoke(*arguments, context); });
+  AddBoardServe(*command, context);
 }
 
 }  // namespace isthmus::cli

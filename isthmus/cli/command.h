@@ -53,6 +53,7 @@ void AddPublish(CLI::App& app, Context& context);
 void AddPull(CLI::App& app, Context& context);
 void AddLog(CLI::App& app, Context& context);
 void AddBoard(CLI::App& app, Context& context);
+void AddBoardServe(CLI::App& board, Context& context);  // below the command `board`
 void AddSidecar(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

@@ -50,10 +50,7 @@ uint64_t CacheFileBytes(const std::string& key, uint64_t object_bytes) {
 }
 
 CacheFileWriter::CacheFileWriter(fs::path temporary, std::string key, uint64_t object_bytes)
-    : temporary_(std::move(temporary)),
-      key_(std::move(key)),
-      object_bytes_(object_bytes),
-      digests_(PiecesOf(object_bytes)) {}
+    : temporary_(std::move(temporary)), key_(std::move(key)), object_bytes_(object_bytes) {}
 
 CacheFileWriter::~CacheFileWriter() {
   if (file_ && !temporary_.empty()) std::remove(temporary_.c_str());
@@ -65,7 +62,10 @@ void CacheFileWriter::Create() {
   if (::fallocate(file_->fd(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
     ThrowErrno(errno, "take room for", temporary_.string());
   }
+  digests_.resize(pieces());
 }
+
+size_t CacheFileWriter::pieces() const { return PiecesOf(object_bytes_); }
 
 uint64_t CacheFileWriter::piece_bytes(size_t piece) const {
   return std::min(kPieceBytes, object_bytes_ - piece * kPieceBytes);

@@ -42,7 +42,7 @@ class CacheFileWriter {
   // Takes the room on the disk, where the file system can: kUnavailable if there is none.
   void Create();
 
-  size_t pieces() const { return digests_.size(); }
+  size_t pieces() const;
   uint64_t piece_bytes(size_t piece) const;
   // Each piece once; several threads may write pieces at a time. kUnavailable on a full disk.
   void Write(size_t piece, ByteSpan bytes);

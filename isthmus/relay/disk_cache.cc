@@ -123,10 +123,13 @@ std::optional<DiskCache::Found> DiskCache::Find(const std::string& key) {
   }
   found.bytes = at->second.bytes;
   found.proven = at->second.proven;
-  index_.Pin(key);
-  found.pin = std::shared_ptr<void>(
-      nullptr, [self = shared_from_this(), key](void*) { self->index_.Unpin(key); });
+  found.pin = Pin(key);
   return found;
+}
+
+std::shared_ptr<void> DiskCache::Pin(const std::string& key) {
+  index_.Pin(key);
+  return {nullptr, [self = shared_from_this(), key](void*) { self->index_.Unpin(key); }};
 }
 
 void DiskCache::SetProven(const std::string& key) {
@@ -140,6 +143,11 @@ void DiskCache::Drop(const std::string& key) {
   if (at == objects_.end()) return;
   TryRemove(at->second.path);
   objects_.erase(at);
+}
+
+void DiskCache::DropUnproven(const std::string& key) {
+  const auto at = objects_.find(key);
+  if (at != objects_.end() && !at->second.proven) Drop(key);
 }
 
 std::shared_ptr<Deposit> DiskCache::Reserve(const std::string& key, uint64_t object_bytes) {
@@ -159,6 +167,7 @@ void DiskCache::Keep(Deposit& deposit) {
   index_.Commit(deposit.key_, deposit.reserved_bytes_);
   objects_[deposit.key_] = {deposit.path_, deposit.object_bytes_, true};
   deposit.reserved_bytes_ = 0;
+  deposit.pin_ = Pin(deposit.key_);
 }
 
 }  // namespace isthmus::relay

@@ -41,6 +41,7 @@ class Deposit {
   std::vector<fs::path> evicted_;
   fs::path path_;
   CacheFileWriter writer_;
+  std::shared_ptr<void> pin_;
 };
 
 // Used on one thread. `directory` holds "lock" (one process at a time), "board" (the uuid that the
@@ -68,10 +69,12 @@ class DiskCache : public std::enable_shared_from_this<DiskCache> {
   void SetProven(const std::string& key);
   // Forgets the object and removes its file.
   void Drop(const std::string& key);
+  // The same, unless it was replaced or proven meanwhile.
+  void DropUnproven(const std::string& key);
 
   // Null if there is no room.
   std::shared_ptr<Deposit> Reserve(const std::string& key, uint64_t object_bytes);
-  // After Seal: from now on the object is found.
+  // After Seal: from now on the object is found, and stays while the deposit lives.
   void Keep(Deposit& deposit);
 
   const CacheIndex& index() const { return index_; }
@@ -87,7 +90,7 @@ class DiskCache : public std::enable_shared_from_this<DiskCache> {
 
   fs::path NewPath(const char* folder) const;
   void ReadAll();
-  void Forget(const std::string& key);
+  std::shared_ptr<void> Pin(const std::string& key);
 
   fs::path directory_;
   FileLock lock_;
