@@ -35,8 +35,10 @@ std::shared_ptr<const std::string> ListText(const std::vector<std::string>& keys
 
 }  // namespace
 
-Objects::Objects(Errands& errands, Origin& origin, std::shared_ptr<DiskCache> cache)
+Objects::Objects(Errands& errands, Origin& origin, std::shared_ptr<DiskCache> cache,
+                 const Clock& clock)
     : errands_(errands),
+      clock_(clock),
       cache_(std::move(cache)),
       questions_(errands),
       proofs_(errands),
@@ -64,7 +66,7 @@ Task<Answer> Objects::AskOrigin(Question question, std::string key) {
 }
 
 Task<Answer> Objects::AskAndKeep(Question question, std::string key) {
-  const MonotonicTime asked_at = MonotonicNow();
+  const MonotonicTime asked_at = clock_.Monotonic();
   const uint64_t news = news_;
   Answer answer = co_await AskOrigin(question, key);
   if (news == news_) fresh_.Put(question, key, answer, asked_at);
@@ -72,7 +74,7 @@ Task<Answer> Objects::AskAndKeep(Question question, std::string key) {
 }
 
 Task<Answer> Objects::Ask(Question question, std::string key) {
-  if (const Answer* known = fresh_.Find(question, key, MonotonicNow())) co_return *known;
+  if (const Answer* known = fresh_.Find(question, key, clock_.Monotonic())) co_return *known;
   std::string name = static_cast<char>(question) + key;
   auto ask = [this, question, key = std::move(key)] { return AskAndKeep(question, key); };
   co_return co_await questions_.Do(std::move(name), std::move(ask));

@@ -30,7 +30,8 @@ class Objects {
   static constexpr uint64_t kMaxListBytes = uint64_t{16} << 20;
 
   // `cache` may be null: then everything passes through. What is given must outlive this.
-  Objects(Errands& errands, Origin& origin, std::shared_ptr<DiskCache> cache);
+  Objects(Errands& errands, Origin& origin, std::shared_ptr<DiskCache> cache,
+          const Clock& clock = SystemClock());
   // Waits for the disk.
   ~Objects();
   Objects(const Objects&) = delete;
@@ -64,6 +65,7 @@ class Objects {
   void Land(const std::string& key, Flight& flight, bool complete);
 
   Errands& errands_;
+  const Clock& clock_;
   std::shared_ptr<DiskCache> cache_;
   FreshValues fresh_{kFreshFor};
   uint64_t news_ = 0;  // so often was something forgotten

@@ -30,8 +30,8 @@ Error ForClients(const Error& error) {
 
 }  // namespace
 
-Origin::Origin(std::string location, std::string board)
-    : location_(std::move(location)),
+Origin::Origin(OpenStore open, std::string board)
+    : open_(std::move(open)),
       uuid_(std::move(board)),
       questions_(kQuestionThreads),
       transfers_(kTransferThreads) {}
@@ -44,10 +44,10 @@ Origin::~Origin() {
 const board::Board& Origin::Open() {
   const std::lock_guard lock(mutex_);
   if (board_) return *board_;
-  board::Board board = board::Board::Open(store::OpenStore(location_));
+  board::Board board = board::Board::Open(open_());
   if (!uuid_.empty() && board.uuid() != uuid_) {
-    Throw(ErrorCode::kUnavailable, "open {}: it is board {}, the cache is board {}'s", location_,
-          board.uuid(), uuid_);
+    Throw(ErrorCode::kUnavailable, "open {}: it is board {}, the cache is board {}'s",
+          board.store().Describe(), board.uuid(), uuid_);
   }
   uuid_ = board.uuid();
   return board_.emplace(std::move(board));
@@ -58,7 +58,8 @@ std::string Origin::Identify() { return Open().uuid(); }
 // A directory that is not mounted looks like an empty one.
 void Origin::ExpectBoard(const board::Board& board) const {
   if (!board.store().Size(kBoardKey)) {
-    Throw(ErrorCode::kUnavailable, "look for {} in {}: the board is gone", kBoardKey, location_);
+    Throw(ErrorCode::kUnavailable, "look for {} in {}: the board is gone", kBoardKey,
+          board.store().Describe());
   }
 }
 

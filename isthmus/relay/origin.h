@@ -29,9 +29,11 @@ struct OriginCounters {
 // board is there and the object is not.
 class Origin {
  public:
-  // `location` as store::OpenStore takes it. `board`: the uuid that it must have; empty: any. Opens
-  // nothing yet.
-  Origin(std::string location, std::string board);
+  // Opens a client of the store; may throw. Called when the board is first needed, and again until
+  // it can be opened.
+  using OpenStore = std::function<std::unique_ptr<store::Store>()>;
+  // `board`: the uuid that it must have; empty: any. Opens nothing yet.
+  Origin(OpenStore open, std::string board);
   // Waits for calls that are under way.
   ~Origin();
   Origin(const Origin&) = delete;
@@ -60,7 +62,7 @@ class Origin {
   net::Task<std::invoke_result_t<Work&, const board::Board&>> Ask(net::asio::thread_pool& threads,
                                                                   Work work);
 
-  std::string location_;
+  OpenStore open_;
   std::mutex mutex_;
   std::string uuid_;
   std::optional<board::Board> board_;

@@ -60,7 +60,8 @@ Relay::Relay(net::Loop& loop, RelayOptions options)
 Relay::~Relay() = default;
 
 void Relay::OpenBoard() {
-  origin_ = std::make_unique<Origin>(options_.board, "");
+  const auto open = [location = options_.board] { return store::OpenStore(location); };
+  origin_ = std::make_unique<Origin>(open, "");
   try {
     board_ = origin_->Identify();
     if (cache_) cache_->BelongTo(board_);
@@ -69,7 +70,7 @@ void Relay::OpenBoard() {
         error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kNotFound;
     if (!away || !cache_ || cache_->board().empty()) throw;
     board_ = cache_->board();
-    origin_ = std::make_unique<Origin>(options_.board, board_);
+    origin_ = std::make_unique<Origin>(open, board_);
     events_.Write("origin_away", {{"error", error.what()}});
   }
 }
