@@ -15,7 +15,8 @@ Flight::Flight(Origin& origin, net::asio::thread_pool& disk, std::string key, ui
       key_(std::move(key)),
       object_bytes_(object_bytes),
       deposit_(std::move(deposit)),
-      fetched_(deposit_->writer().pieces()) {}
+      begun_(deposit_->writer().pieces()),
+      fetched_(begun_.size()) {}
 
 void Flight::Begin(Errands& errands, std::function<void(bool)> landed) {
   errands.Begin(Run(shared_from_this(), errands, std::move(landed)));
@@ -48,16 +49,31 @@ Task<void> Flight::TakeRoom() {
     return true;
   };
   disk_full_ = !co_await net::Offload(disk_, std::move(work));
-  if (disk_full_) next_ = fetched_.size();
+}
+
+std::optional<size_t> Flight::NextPiece() {
+  if (over()) return std::nullopt;
+  while (next_ < begun_.size() && begun_[next_]) ++next_;
+  size_t piece = next_;
+  while (!wanted_.empty()) {
+    const size_t first = wanted_.front();
+    wanted_.pop_front();
+    if (begun_[first]) continue;
+    piece = first;
+    break;
+  }
+  if (piece == begun_.size()) return std::nullopt;
+  begun_[piece] = true;
+  return piece;
 }
 
 Task<void> Flight::FetchPieces(std::shared_ptr<Flight> self) {
   try {
-    while (self->next_ < self->fetched_.size() && !self->over()) {
-      const size_t piece = self->next_++;
-      const bool stored =
-          co_await self->origin_.FetchPiece(self->key_, self->deposit_->writer(), piece);
-      stored ? self->OnPiece(piece) : void(self->disk_full_ = true);
+    while (const std::optional<size_t> piece = self->NextPiece()) {
+      CacheFileWriter& file = self->deposit_->writer();
+      const bool stored = co_await self->origin_.FetchPiece(self->key_, file, *piece);
+      self->fetched_[*piece] = stored;
+      if (!stored) self->disk_full_ = true;
       self->changed_.Ring();
     }
   } catch (const Error& error) {
@@ -67,11 +83,6 @@ Task<void> Flight::FetchPieces(std::shared_ptr<Flight> self) {
   }
   --self->lanes_;
   self->changed_.Ring();
-}
-
-void Flight::OnPiece(size_t piece) {
-  fetched_[piece] = true;
-  while (whole_ < fetched_.size() && fetched_[whole_]) ++whole_;
 }
 
 // Asked again: an object that grew or shrank meanwhile is none that may be kept.
@@ -101,13 +112,22 @@ void Flight::Stop() {
   Fail(Error(ErrorCode::kUnavailable, "fetch " + key_ + ": the relay is being stopped"));
 }
 
+uint64_t Flight::BytesFrom(uint64_t offset) const {
+  const size_t first = static_cast<size_t>(offset / kPieceBytes);
+  size_t end = first;
+  while (end < fetched_.size() && fetched_[end]) ++end;
+  return end == first ? 0 : std::min(object_bytes_, end * kPieceBytes) - offset;
+}
+
 Task<uint64_t> Flight::WaitFor(uint64_t offset) {
   const auto self = shared_from_this();
+  bool asked = false;
   for (;;) {
-    const uint64_t whole_bytes = std::min(object_bytes_, whole_ * kPieceBytes);
-    if (offset < whole_bytes) co_return whole_bytes - offset;
-    if (disk_full_) co_return 0;
+    const uint64_t bytes = BytesFrom(offset);
+    if (bytes > 0 || disk_full_) co_return bytes;
     if (failure_) throw Error(*failure_);
+    const size_t piece = static_cast<size_t>(offset / kPieceBytes);
+    if (!std::exchange(asked, true) && !begun_[piece]) wanted_.push_back(piece);
     co_await changed_.Wait(kUntilRung);
   }
 }

@@ -3,6 +3,7 @@
 #define ISTHMUS_RELAY_FLIGHT_H_
 
 #include <boost/asio/thread_pool.hpp>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,7 +17,8 @@
 
 namespace isthmus::relay {
 
-// Fetches pieces, several at a time, from front to back. Used on its loop's thread.
+// Fetches pieces, several at a time: first those that somebody waits for, then from front to back.
+// Used on its loop's thread.
 class Flight : public std::enable_shared_from_this<Flight> {
  public:
   // How many pieces are fetched at a time: a distant store needs several round trips under way.
@@ -50,7 +52,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
   static net::Task<void> FetchPieces(std::shared_ptr<Flight> self);
   net::Task<void> TakeRoom();
   net::Task<void> Complete();
-  void OnPiece(size_t piece);
+  std::optional<size_t> NextPiece();
+  uint64_t BytesFrom(uint64_t offset) const;
   void Fail(const Error& error);
   bool over() const { return failure_.has_value() || disk_full_; }
 
@@ -59,9 +62,10 @@ class Flight : public std::enable_shared_from_this<Flight> {
   std::string key_;
   uint64_t object_bytes_;
   std::shared_ptr<Deposit> deposit_;
-  size_t next_ = 0, lanes_ = 0;
-  std::vector<bool> fetched_;
-  size_t whole_ = 0;  // pieces from the front on
+  std::deque<size_t> wanted_;  // pieces, in the order in which they were asked for
+  size_t next_ = 0;            // all before were begun
+  size_t lanes_ = 0;
+  std::vector<bool> begun_, fetched_;
   bool disk_full_ = false, complete_ = false;
   std::optional<Error> failure_;
   Bell changed_;

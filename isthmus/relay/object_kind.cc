@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+
+#include "isthmus/store/store.h"
 
 namespace isthmus::relay {
 namespace {
@@ -11,6 +14,11 @@ constexpr std::array<std::string_view, 5> kFixedFolders = {"log/", "data/", "ext
                                                            "revoked/"};
 
 }  // namespace
+
+// What can be made a key by one more character, or is one.
+bool MayBeginKeys(std::string_view prefix) {
+  return prefix.empty() || store::IsKey(prefix) || store::IsKey(std::string(prefix) + "x");
+}
 
 std::string_view RunPrefixOf(std::string_view key) {
   if (!key.starts_with(kRuns)) return {};

@@ -16,6 +16,9 @@ enum class ObjectKind {
 // `key` must be a key (store::IsKey).
 ObjectKind KindOf(std::string_view key);
 
+// Whether a key can begin so: all do, with the empty prefix.
+bool MayBeginKeys(std::string_view prefix);
+
 // "runs/<run>/", which all keys of a run begin with; empty if `key` (or a prefix of keys) names no
 // run.
 std::string_view RunPrefixOf(std::string_view key);

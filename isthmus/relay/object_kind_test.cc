@@ -36,5 +36,15 @@ TEST(ObjectKindTest, TheRunIsNamedByKeysAndByLongEnoughPrefixes) {
   EXPECT_EQ(RunPrefixOf(""), "");
 }
 
+TEST(ObjectKindTest, OnlySomePrefixesBeginKeys) {
+  for (std::string_view prefix : {"", "r", "runs", "runs/", "runs/r/log/0", "a.b"}) {
+    EXPECT_TRUE(MayBeginKeys(prefix)) << prefix;
+  }
+  for (std::string_view prefix : {"/", "//", "/a", ".", "../", "runs//", "runs/.", "a b", "a\\"}) {
+    EXPECT_FALSE(MayBeginKeys(prefix)) << prefix;
+  }
+  EXPECT_FALSE(MayBeginKeys(std::string(1025, 'a')));
+}
+
 }  // namespace
 }  // namespace isthmus::relay

@@ -95,6 +95,7 @@ Task<std::shared_ptr<const std::string>> Objects::Get(std::string key) {
 }
 
 Task<std::shared_ptr<const std::string>> Objects::List(std::string prefix) {
+  if (!MayBeginKeys(prefix)) co_return ListText({});
   const Answer answer = co_await Ask(Question::kList, std::move(prefix));
   co_return answer.content;
 }

@@ -40,7 +40,7 @@ class ManualClock final : public Clock {
   void Advance(std::chrono::milliseconds time) { time_ = time_.load() + time; }
 
  private:
-  std::atomic<MonotonicTime::duration> time_ = std::chrono::hours(1);
+  std::atomic<MonotonicTime::duration> time_{std::chrono::hours(1)};
 };
 
 class ObjectsTest : public ::testing::Test {
@@ -176,6 +176,26 @@ TEST_F(ObjectsTest, ReadersGetBytesWhileTheRestIsStillAway) {
   place_->LetPass(Flight::kAhead);
   EXPECT_GT(waiting.get(), 0u);
   EXPECT_EQ(fetching(), 1u);
+}
+
+TEST_F(ObjectsTest, WhatSomebodyWaitsForIsFetchedFirst) {
+  const std::string content = Content(15 * kPieceBytes);
+  place_->Set(kKey, content);
+  place_->HoldRanges();
+  auto begin = Begin();
+  EXPECT_TRUE(loop_->Eventually([this] { return place_->Calls("range") == Flight::kAhead; }));
+  auto first_byte = [this]() -> net::Task<size_t> {
+    ObjectReader reader = co_await objects_->Open(kKey);
+    const std::string_view piece = co_await reader.Read(14 * kPieceBytes + 5, 1000);
+    co_return piece.size();
+  };
+  auto waiting = loop_->Spawn(first_byte);
+  EXPECT_TRUE(loop_->Eventually([this] { return objects_->counters().joined == 1; }));
+  place_->LetPass(2 * Flight::kAhead);
+  EXPECT_GT(waiting.get(), 0u);
+  EXPECT_EQ(fetching(), 1u);
+  place_->LetAllPass();
+  EXPECT_EQ(begin.get(), content);
 }
 
 TEST_F(ObjectsTest, AFailedFetchFailsAllReadersAndTheNextOneTriesAgain) {

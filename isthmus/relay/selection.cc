@@ -39,13 +39,15 @@ std::optional<Selection> ReadRange(std::string_view spec, uint64_t size) {
   return Selection{206, *first, std::min(last.value_or(kHuge), size - 1) - *first + 1};
 }
 
-bool TagsMatch(const net::Headers& headers, std::string_view etag) {
+// Whether a list of tags under `name` has this one. Weak tags are as good where `weak` says so.
+bool TagsMatch(const net::Headers& headers, std::string_view name, std::string_view etag,
+               bool weak) {
   for (size_t i = 0; i < headers.size(); ++i) {
-    if (!net::EqualsIgnoreCase(headers[i].name, "if-none-match")) continue;
+    if (!net::EqualsIgnoreCase(headers[i].name, name)) continue;
     for (std::string_view rest = headers[i].value; !rest.empty();) {
       std::string_view one = net::TrimBlanks(rest.substr(0, rest.find(',')));
       rest.remove_prefix(std::min(rest.find(','), rest.size() - 1) + 1);
-      if (one.starts_with("W/")) one.remove_prefix(2);
+      if (weak && one.starts_with("W/")) one.remove_prefix(2);
       if (one == "*" || one == etag) return true;
     }
   }
@@ -67,7 +69,9 @@ std::optional<std::string_view> RangeOf(const net::RequestHead& request, std::st
 }  // namespace
 
 Selection Select(const net::RequestHead& request, uint64_t size, std::string_view etag) {
-  if (TagsMatch(request.headers, etag)) return {304, 0, 0};
+  const net::Headers& headers = request.headers;
+  if (headers.Find("if-match") && !TagsMatch(headers, "if-match", etag, false)) return {412, 0, 0};
+  if (TagsMatch(headers, "if-none-match", etag, true)) return {304, 0, 0};
   if (const auto range = RangeOf(request, etag)) {
     if (const auto part = ReadRange(*range, size)) return *part;
   }

@@ -11,9 +11,9 @@
 namespace isthmus::relay {
 
 struct Selection {
-  int status = 200;  // 200 whole, 206 a part, 304 the client has it, 416 no such part
+  int status = 200;  // 200 whole, 206 a part, 304 the client has it, 412 not this, 416 no part
   uint64_t first = 0;
-  uint64_t bytes = 0;  // 0 for 304 and 416
+  uint64_t bytes = 0;  // 0 for 304, 412 and 416
 };
 
 // For a GET or HEAD of an object of `size` bytes whose strong tag is `etag`, quotes included. A

@@ -81,5 +81,14 @@ TEST(SelectionTest, WhoHasTheObjectGetsNothing) {
   }
 }
 
+TEST(SelectionTest, WhoWantsAnotherStateOfTheObjectGetsNoneOfThis) {
+  EXPECT_EQ(Of({{"If-Match", "\"abc\""}}), kWhole);
+  EXPECT_EQ(Of({{"If-Match", "*"}}), kWhole);
+  EXPECT_EQ(Of({{"If-Match", "\"x\", \"abc\""}, {"Range", "bytes=1-2"}}), Found(206, 1, 2));
+  for (const char* tags : {"\"x\"", "W/\"abc\"", "abc", ""}) {
+    EXPECT_EQ(Of({{"If-Match", tags}, {"Range", "bytes=1-2"}}), Found(412, 0, 0)) << tags;
+  }
+}
+
 }  // namespace
 }  // namespace isthmus::relay

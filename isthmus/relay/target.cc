@@ -33,6 +33,19 @@ std::optional<char> ReadEscape(std::string_view digits) {
   return static_cast<char>(value);
 }
 
+// Without escapes, all of which may be there.
+std::string DecodeAny(std::string_view text, std::string_view target) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::optional<char> escaped =
+        text[i] == '%' ? ReadEscape(text.substr(i + 1)) : std::optional(text[i]);
+    if (!escaped) Refuse(target, "a malformed escape");
+    decoded += *escaped;
+    if (text[i] == '%') i += 2;
+  }
+  return decoded;
+}
+
 // Without escapes. Only characters of keys may be there, however they are written.
 std::string Decode(std::string_view text, std::string_view target) {
   std::string decoded;
@@ -103,7 +116,7 @@ WatchTarget ReadWatch(std::string_view run, Parameters* parameters, std::string_
 Target Read(std::string_view path, Parameters* parameters, std::string_view target) {
   if (path == "/health") return HealthTarget();
   if (path == "/metrics") return MetricsTarget();
-  if (path == "/") return ListTarget{Decode(Take(parameters, "list", target), target)};
+  if (path == "/") return ListTarget{DecodeAny(Take(parameters, "list", target), target)};
   if (path.starts_with(kWatchBegin) && path.ends_with(kWatchEnd) &&
       path.size() > kWatchBegin.size() + kWatchEnd.size()) {
     path.remove_prefix(kWatchBegin.size());

@@ -17,7 +17,7 @@ struct ObjectTarget {
   std::string key;  // a key, of whatever kind
 };
 struct ListTarget {
-  std::string prefix;  // only characters that keys have
+  std::string prefix;  // decoded, whatever is in it: what no key begins with has no keys
 };
 struct WatchTarget {
   std::string run;

@@ -29,6 +29,8 @@ TEST(TargetTest, ListsTakeAnyPrefixOfAKey) {
   EXPECT_EQ(Read<ListTarget>("/?list=").prefix, "");
   EXPECT_EQ(Read<ListTarget>("/?list=runs/r/log/0").prefix, "runs/r/log/0");
   EXPECT_EQ(Read<ListTarget>("/?list=runs/").prefix, "runs/");
+  EXPECT_EQ(Read<ListTarget>("/?list=runs%2Fr%2f").prefix, "runs/r/");
+  EXPECT_EQ(Read<ListTarget>("/?list=../%00%ff").prefix, std::string("../\0\xff", 5));
 }
 
 TEST(TargetTest, WatchesNameARunAndAVersion) {
@@ -73,8 +75,8 @@ TEST(TargetTest, WhateverIsAmbiguousIsRefused) {
                                   "/?list",
                                   "/?list=a&list=a",
                                   "/?list=a&x=1",
-                                  "/?list=%2F",
-                                  "/?list=a%20",
+                                  "/?list=%2",
+                                  "/?list=a%zz",
                                   "/?prefix=a",
                                   "/v1/runs/r/watch",
                                   "/v1/runs/r/watch?after=",

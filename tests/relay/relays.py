@@ -175,6 +175,7 @@ class RelayTest(unittest.TestCase):
     def end(relay):
         if relay.process.poll() is None:
             relay.kill()
+        relay.process.stdout.close()
 
 
 def sha256(content):
