@@ -22,7 +22,7 @@ struct ReadPlaces {
 class ObjectReader {
  public:
   // Most that Read gives at a time.
-  static constexpr size_t kFileReadBytes = 128 << 10;
+  static constexpr size_t kFileReadBytes = 256 << 10;
   static constexpr size_t kPassBytes = 1 << 20;
   // Readers at a time that pass bytes of the origin on; more are kUnavailable.
   static constexpr size_t kMaxPassing = 256;
