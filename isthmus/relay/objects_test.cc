@@ -21,7 +21,6 @@ using isthmus::testing::Pending;
 using isthmus::testing::ScriptedPlace;
 using isthmus::testing::ScriptedStore;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kKey[] = "runs/r/data/1/a/part";
 
@@ -49,7 +48,7 @@ class ObjectsTest : public ::testing::Test {
     place_->Set("board.json", R"({"format":1,"board":"7e57ab1e-0000-4000-8000-000000000000"})");
     Start(kRoomy);
   }
-  ~ObjectsTest() override { Stop(); }
+  void TearDown() override { Stop(); }
 
   // 0: without a cache.
   void Start(uint64_t cache_bytes) {
@@ -81,7 +80,7 @@ class ObjectsTest : public ::testing::Test {
 
   // All of an object from a byte on.
   static net::Task<std::string> ReadAll(Objects* objects, std::string key, uint64_t from) {
-    ObjectReader reader = co_await objects->Open(key);
+    ObjectReader reader = co_await objects->Open(std::move(key));
     std::string content;
     while (from + content.size() < reader.object_bytes()) {
       const uint64_t at = from + content.size();
@@ -90,18 +89,20 @@ class ObjectsTest : public ::testing::Test {
     }
     co_return content;
   }
-  Pending<std::string> Begin(uint64_t from = 0, std::string key = kKey) {
+  Pending<std::string> Begin(uint64_t from = 0, const std::string& key = kKey) {
     return loop_->Spawn([this, from, key] { return ReadAll(&*objects_, key, from); });
   }
-  std::string Read(uint64_t from = 0, std::string key = kKey) { return Begin(from, key).get(); }
+  std::string Read(uint64_t from = 0, const std::string& key = kKey) {
+    return Begin(from, key).get();
+  }
 
-  uint64_t Size(std::string key = kKey) {
+  uint64_t Size(const std::string& key = kKey) {
     return loop_->Run([this, key] { return objects_->Size(key); });
   }
-  std::string Get(std::string key) {
+  std::string Get(const std::string& key) {
     return *loop_->Run([this, key] { return objects_->Get(key); });
   }
-  std::string List(std::string prefix) {
+  std::string List(const std::string& prefix) {
     return *loop_->Run([this, prefix] { return objects_->List(prefix); });
   }
   ObjectCounters counters() {
@@ -155,6 +156,7 @@ TEST_F(ObjectsTest, ManyWhoAskAtOnceShareOneFetch) {
   place_->Set(kKey, content);
   place_->HoldRanges();
   std::vector<Pending<std::string>> readers;
+  readers.reserve(32);
   for (uint64_t i = 0; i < 32; ++i) readers.push_back(Begin(i));
   EXPECT_TRUE(loop_->Eventually([this] { return objects_->counters().joined == 31; }));
   place_->LetAllPass();
@@ -203,6 +205,7 @@ TEST_F(ObjectsTest, AFailedFetchFailsAllReadersAndTheNextOneTriesAgain) {
   place_->Set(kKey, content);
   place_->HoldRanges();
   std::vector<Pending<std::string>> readers;
+  readers.reserve(8);
   for (int i = 0; i < 8; ++i) readers.push_back(Begin());
   EXPECT_TRUE(loop_->Eventually([this] { return objects_->counters().joined == 7; }));
   place_->FailWith(Error(ErrorCode::kUnavailable, "the network is away"));
@@ -251,9 +254,9 @@ TEST_F(ObjectsTest, ReadersThatLeaveDoNotEndTheFetch) {
   place_->HoldRanges();
   asio::cancellation_signal leave;
   loop_->Do([&] {
-    asio::co_spawn(
-        loop_->loop().get_executor(), ReadAll(&*objects_, kKey, 0),
-        asio::bind_cancellation_slot(leave.slot(), [](std::exception_ptr, std::string) {}));
+    asio::co_spawn(loop_->loop().get_executor(), ReadAll(&*objects_, kKey, 0),
+                   asio::bind_cancellation_slot(
+                       leave.slot(), [](const std::exception_ptr&, const std::string&) {}));
   });
   EXPECT_TRUE(loop_->Eventually([this] { return objects_->fetching() == 1; }));
   loop_->Do([&] { leave.emit(asio::cancellation_type::terminal); });
@@ -292,6 +295,7 @@ TEST_F(ObjectsTest, AFileThatWasDamagedBetweenTwoProcessesIsFetchedAgain) {
   File::OpenReadWrite(file).WriteAt(500, AsBytes("X"));
   Start(kRoomy);
   std::vector<Pending<std::string>> readers;
+  readers.reserve(4);
   for (int i = 0; i < 4; ++i) readers.push_back(Begin());
   for (auto& reader : readers) EXPECT_EQ(reader.get(), content);
   EXPECT_EQ(counters().unsound, 1u);

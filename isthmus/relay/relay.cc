@@ -38,8 +38,7 @@ net::ServerOptions ServerOptionsOf(const RelayOptions& options) {
 }  // namespace
 
 Relay::Relay(net::Loop& loop, RelayOptions options)
-    : loop_(loop),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       events_(options_.event_log),
       cache_(OpenCache(options_)),
       errands_(loop),
@@ -196,26 +195,32 @@ Task<void> Relay::ServeImmutable(net::Exchange& exchange, std::string key) {
   co_await Stream(exchange, reader, std::move(head), part);
 }
 
-// The head goes with the first piece: what fails before it has a status of its own.
+// The head goes when the first piece is there: what fails before it has a status of its own.
 Task<void> Relay::Stream(net::Exchange& exchange, ObjectReader& reader, net::ResponseHead head,
                          Selection part) {
-  const std::string address = AddressOf(exchange.peer());
   const uint64_t end = part.first + part.bytes;
-  for (uint64_t at = part.first; at < end;) {
-    const std::string_view piece = co_await reader.Read(at, end - at);
-    co_await Pace(address, piece.size());
-    if (!exchange.started()) exchange.Start(std::move(head));
-    at += piece.size();
-    client_bytes_ += piece.size();
-    if (at == end) co_return co_await exchange.Finish(piece);
-    co_await exchange.Write(piece);
-  }
+  uint64_t at = part.first;
+  std::string_view piece = co_await NextPiece(exchange, reader, at, end);
   exchange.Start(std::move(head));
-  co_await exchange.Finish();
+  for (at += piece.size(); at < end; at += piece.size()) {
+    co_await exchange.Write(piece);
+    piece = co_await NextPiece(exchange, reader, at, end);
+  }
+  co_await exchange.Finish(piece);
 }
 
-Task<void> Relay::Pace(const std::string& address, uint64_t bytes) {
-  const net::Milliseconds wait = rate_.Take(address, bytes, MonotonicNow());
+Task<std::string_view> Relay::NextPiece(net::Exchange& exchange, ObjectReader& reader, uint64_t at,
+                                        uint64_t end) {
+  if (at == end) co_return std::string_view();
+  const std::string_view piece = co_await reader.Read(at, end - at);
+  co_await Pace(exchange, piece.size());
+  client_bytes_ += piece.size();
+  co_return piece;
+}
+
+Task<void> Relay::Pace(const net::Exchange& exchange, uint64_t bytes) {
+  if (options_.client_bytes_per_s == 0) co_return;
+  const net::Milliseconds wait = rate_.Take(AddressOf(exchange.peer()), bytes, MonotonicNow());
   if (wait > net::Milliseconds(0)) co_await net::Sleep(wait);
 }
 
@@ -223,6 +228,7 @@ Task<void> Relay::ServeMutable(net::Exchange& exchange, std::string key) {
   const std::shared_ptr<const std::string> content = co_await objects_->Get(key);
   const std::string etag = TagOfContent(*content);
   const Selection part = Select(exchange.request(), content->size(), etag);
+  co_await Pace(exchange, part.bytes);
   exchange.Start(HeadFor(part, key, ObjectKind::kMutable, content->size(), etag));
   client_bytes_ += part.bytes;
   const std::string_view body = std::string_view(*content).substr(static_cast<size_t>(part.first),
@@ -232,6 +238,7 @@ Task<void> Relay::ServeMutable(net::Exchange& exchange, std::string key) {
 
 Task<void> Relay::ServeList(net::Exchange& exchange, std::string prefix) {
   const std::shared_ptr<const std::string> text = co_await objects_->List(std::move(prefix));
+  co_await Pace(exchange, text->size());
   net::ResponseHead head;
   head.headers.Add("Content-Type", kJson);
   head.headers.Add("Cache-Control", "no-cache");

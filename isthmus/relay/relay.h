@@ -61,14 +61,15 @@ class Relay {
   net::Task<void> ServeWatch(net::Exchange& exchange, WatchTarget watch);
   net::Task<void> Stream(net::Exchange& exchange, ObjectReader& reader, net::ResponseHead head,
                          Selection part);
-  net::Task<void> Pace(const std::string& address, uint64_t bytes);
+  net::Task<std::string_view> NextPiece(net::Exchange& exchange, ObjectReader& reader, uint64_t at,
+                                        uint64_t end);
+  net::Task<void> Pace(const net::Exchange& exchange, uint64_t bytes);
   net::Task<void> RespondText(net::Exchange& exchange, std::string_view type, std::string body);
   std::string HealthText() const;
   std::string MetricsText();
   void ReadTokens();
   void OpenBoard();
 
-  net::Loop& loop_;
   RelayOptions options_;
   observe::EventLog events_;
   std::shared_ptr<DiskCache> cache_;

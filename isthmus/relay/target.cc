@@ -24,12 +24,13 @@ bool IsUnreserved(char c) {
          c == '_' || c == '-';
 }
 
-std::optional<char> ReadEscape(std::string_view digits) {
-  if (digits.size() < 2) return std::nullopt;
+// The two hexadecimal digits that `text` begins with.
+std::optional<char> ReadEscape(std::string_view text) {
+  const std::string_view digits = text.substr(0, 2);
+  const char* const end = digits.data() + digits.size();
   uint8_t value = 0;
-  const char* const end = digits.data() + 2;
   const auto read = std::from_chars(digits.data(), end, value, 16);
-  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  if (digits.size() < 2 || read.ec != std::errc() || read.ptr != end) return std::nullopt;
   return static_cast<char>(value);
 }
 

@@ -33,7 +33,7 @@ class WatchHub {
   // The newest version above `after`, once there is one; kNoVersion after the timeout, or when the
   // hub was stopped. If the time is over and the last answer was a failure, that is thrown;
   // kUnavailable if too many runs are watched.
-  net::Task<board::VersionNumber> Wait(std::string run, board::VersionNumber after,
+  net::Task<board::VersionNumber> Wait(std::string name, board::VersionNumber after,
                                        net::Milliseconds timeout);
   // Ends all waits and questions.
   void Stop();

@@ -34,12 +34,13 @@ class WatchHubTest : public ::testing::Test {
   WatchHubTest() {
     loop_.Do([this] {
       errands_.emplace(loop_.loop());
-      hub_.emplace(*errands_, WatchHub::Options{.ask = [this](std::string run) { return Ask(run); },
-                                                .poll = Milliseconds(10),
-                                                .on_news = [this](const auto&) { ++log_.news; }});
+      hub_.emplace(*errands_,
+                   WatchHub::Options{.ask = [this](std::string run) { return Ask(std::move(run)); },
+                                     .poll = Milliseconds(10),
+                                     .on_news = [this](const auto&) { ++log_.news; }});
     });
   }
-  ~WatchHubTest() override {
+  void TearDown() override {
     loop_.Do([this] { hub_->Stop(); });
     loop_.Run([this] { return errands_->AllEnded(); });
   }
@@ -51,7 +52,7 @@ class WatchHubTest : public ::testing::Test {
     co_return log_.version;
   }
   Pending<VersionNumber> Begin(VersionNumber after, Milliseconds timeout = kLong,
-                               std::string run = "r") {
+                               const std::string& run = "r") {
     return loop_.Spawn([this, after, timeout, run] { return hub_->Wait(run, after, timeout); });
   }
   VersionNumber Wait(VersionNumber after, Milliseconds timeout = kLong) {
@@ -82,6 +83,7 @@ TEST_F(WatchHubTest, NothingNewerIsToldAfterTheTimeout) {
 TEST_F(WatchHubTest, ANewVersionWakesAllThoughOneAsks) {
   Publish(1);
   std::vector<Pending<VersionNumber>> watches;
+  watches.reserve(WatchHub::kMaxRuns);
   for (int i = 0; i < 200; ++i) watches.push_back(Begin(1));
   ASSERT_TRUE(loop_.Eventually([this] { return hub_->watchers() == 200 && log_.asked >= 3; }));
   EXPECT_EQ(loop_.Do([this] { return hub_->runs(); }), 1u);
@@ -142,6 +144,7 @@ TEST_F(WatchHubTest, WatchersThatComeAndGoDoNotMakeItAskMore) {
 
 TEST_F(WatchHubTest, TooManyRunsAreRefused) {
   std::vector<Pending<VersionNumber>> watches;
+  watches.reserve(WatchHub::kMaxRuns);
   for (size_t i = 0; i < WatchHub::kMaxRuns; ++i) {
     watches.push_back(Begin(0, kLong, "run" + std::to_string(i)));
   }
@@ -154,8 +157,9 @@ TEST_F(WatchHubTest, TooManyRunsAreRefused) {
 TEST_F(WatchHubTest, AWatchThatIsCancelledLeaves) {
   asio::cancellation_signal leave;
   loop_.Do([&] {
-    asio::co_spawn(loop_.loop().get_executor(), hub_->Wait("r", 0, kLong),
-                   asio::bind_cancellation_slot(leave.slot(), [](std::exception_ptr, auto) {}));
+    asio::co_spawn(
+        loop_.loop().get_executor(), hub_->Wait("r", 0, kLong),
+        asio::bind_cancellation_slot(leave.slot(), [](const std::exception_ptr&, auto) {}));
   });
   ASSERT_TRUE(loop_.Eventually([this] { return hub_->watchers() == 1; }));
   loop_.Do([&] { leave.emit(asio::cancellation_type::terminal); });
