@@ -16,7 +16,7 @@ uint64_t CacheIndex::PinnedBytes() const {
 bool CacheIndex::Reserve(uint64_t bytes, std::vector<std::string>* evicted) {
   const uint64_t kept = reserved_ + PinnedBytes();
   if (kept > limit_ || bytes > limit_ - kept) return false;
-  for (auto at = order_.begin(); used_bytes() > limit_ - bytes;) {
+  for (auto at = order_.begin(); at != order_.end() && used_bytes() > limit_ - bytes;) {
     const std::string name = *at++;
     if (pins_.contains(name)) continue;
     Remove(name);

@@ -16,6 +16,9 @@ class CacheIndex {
  public:
   explicit CacheIndex(uint64_t limit_bytes) : limit_(limit_bytes) {}
 
+  // A smaller limit removes nothing before the next Reserve.
+  void set_limit(uint64_t limit_bytes) { limit_ = limit_bytes; }
+
   // Sets so many bytes aside, and removes what must go for them: the names are appended to
   // `evicted`. False, and nothing is removed, if all that is not pinned is too little.
   bool Reserve(uint64_t bytes, std::vector<std::string>* evicted);

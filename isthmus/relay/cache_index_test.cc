@@ -75,6 +75,16 @@ TEST(CacheIndexTest, WhatIsLargerThanTheCacheHasNoPlace) {
   EXPECT_TRUE(index.Contains("a"));
 }
 
+TEST(CacheIndexTest, ALimitThatShrinksIsKeptByTheNextReservation) {
+  CacheIndex index(30);
+  for (const char* name : {"a", "b", "c"}) Add(index, name, 10);
+  index.set_limit(15);
+  EXPECT_EQ(index.size(), 3u);
+  EXPECT_THAT(Add(index, "d", 1), ElementsAre("a", "b"));
+  index.set_limit(30);
+  EXPECT_THAT(Add(index, "e", 19), IsEmpty());
+}
+
 TEST(CacheIndexTest, RemovedEntriesMayStillBeUnpinned) {
   CacheIndex index(20);
   Add(index, "a", 10);

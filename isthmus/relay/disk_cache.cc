@@ -64,6 +64,7 @@ void Deposit::Begin() {
 
 DiskCache::DiskCache(fs::path directory, uint64_t limit_bytes)
     : directory_(std::move(directory)),
+      limit_(limit_bytes),
       lock_(LockPath(directory_), "cache " + directory_.string()),
       board_(ReadBoard(directory_ / kBoard)),
       index_(limit_bytes) {
@@ -110,6 +111,14 @@ void DiskCache::BelongTo(const std::string& board) {
 
 fs::path DiskCache::NewPath(const char* folder) const { return directory_ / folder / RandomId(); }
 
+// What the cache may take now: its limit, or what it has and is free, if that is less.
+uint64_t DiskCache::RoomBytes() const {
+  std::error_code error;
+  const fs::space_info disk = fs::space(directory_, error);
+  if (error) return limit_;
+  return std::min(limit_, index_.used_bytes() + disk.available);
+}
+
 std::optional<DiskCache::Found> DiskCache::Find(const std::string& key) {
   const auto at = objects_.find(key);
   if (at == objects_.end()) return std::nullopt;
@@ -151,6 +160,7 @@ void DiskCache::DropUnproven(const std::string& key) {
 }
 
 std::shared_ptr<Deposit> DiskCache::Reserve(const std::string& key, uint64_t object_bytes) {
+  index_.set_limit(RoomBytes());
   std::vector<std::string> evicted;
   if (!index_.Reserve(CacheFileBytes(key, object_bytes), &evicted)) return nullptr;
   std::vector<fs::path> paths;

@@ -72,7 +72,8 @@ class DiskCache : public std::enable_shared_from_this<DiskCache> {
   // The same, unless it was replaced or proven meanwhile.
   void DropUnproven(const std::string& key);
 
-  // Null if there is no room.
+  // Null if there is no room, within the limit or on the disk: what others have taken of it is not
+  // ours, so the cache goes on within what is left.
   std::shared_ptr<Deposit> Reserve(const std::string& key, uint64_t object_bytes);
   // After Seal: from now on the object is found, and stays while the deposit lives.
   void Keep(Deposit& deposit);
@@ -89,10 +90,12 @@ class DiskCache : public std::enable_shared_from_this<DiskCache> {
   };
 
   fs::path NewPath(const char* folder) const;
+  uint64_t RoomBytes() const;
   void ReadAll();
   std::shared_ptr<void> Pin(const std::string& key);
 
   fs::path directory_;
+  uint64_t limit_;
   FileLock lock_;
   std::string board_;
   CacheIndex index_;

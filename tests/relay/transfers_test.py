@@ -126,6 +126,14 @@ class FullDiskTest(relays.RelayTest):
         self.addCleanup(subprocess.run, ["umount", "-l", mount], check=True)
         relay = self.start()
         self.check(relay, 8 * MEBIBYTE)
+        # A full disk holds the newest: the cache goes on within what there is.
+        for number in range(10, 16):
+            content = self.put_random(f"{RUN}data/{number}/a/part", 3 * MEBIBYTE)
+            self.assertEqual(relay.get(f"/{RUN}data/{number}/a/part"), content)
+            relays.wait_until(lambda: relay.metric("fetching") == 0, "it is in the cache")
+            before = relay.metric("origin_bytes_total")
+            self.assertEqual(relay.get(f"/{RUN}data/{number}/a/part"), content)
+            self.assertEqual(relay.metric("origin_bytes_total"), before)
         self.assertEqual(relay.stop(), 0)
 
     def test_a_limit_of_file_sizes(self):
