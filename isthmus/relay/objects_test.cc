@@ -200,6 +200,25 @@ TEST_F(ObjectsTest, WhatSomebodyWaitsForIsFetchedFirst) {
   EXPECT_EQ(begin.get(), content);
 }
 
+TEST_F(ObjectsTest, HitsDoNotWaitForAnOriginThatIsStuck) {
+  place_->Set(kKey, "content");
+  Read();
+  EXPECT_TRUE(Landed());
+  place_->HoldRanges();
+  std::vector<Pending<std::string>> stuck;
+  for (const char* key : {"runs/r/data/2/a", "runs/r/data/3/a", "runs/r/data/4/a"}) {
+    place_->Set(key, Content(5 * kPieceBytes));
+    stuck.push_back(Begin(0, key));
+  }
+  // All threads that fetch wait.
+  EXPECT_TRUE(loop_->Eventually([this] { return place_->Calls("range") >= 8; }));
+  EXPECT_EQ(Read(), "content");
+  EXPECT_EQ(Size(), 7u);
+  EXPECT_EQ(List("runs/r/data/1/"), "{\"keys\":[\"runs/r/data/1/a/part\"]}\n");
+  place_->LetAllPass();
+  for (auto& reader : stuck) EXPECT_EQ(reader.get().size(), 5 * kPieceBytes);
+}
+
 TEST_F(ObjectsTest, AFailedFetchFailsAllReadersAndTheNextOneTriesAgain) {
   const std::string content = Content(2 * kPieceBytes);
   place_->Set(kKey, content);
