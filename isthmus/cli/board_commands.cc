@@ -385,6 +385,7 @@ void AddBoard(CLI::App& app, Context& context) {
   revoke->add_option("--reason", arguments->reason, "Kept with the version, one line");
   revoke->callback([arguments, &context] { RunRevoke(*arguments, context); });
   AddUpkeep(command, context);
+  AddBoardServe(*command, context);
 }
 
 }  // namespace isthmus::cli

@@ -74,6 +74,7 @@ void AddBoard(CLI::App& app, Context& context);
 // anchor, pin, unpin and gc, below `board`.
 void AddUpkeep(CLI::App* board, Context& context);
 void AddKey(CLI::App& app, Context& context);
+void AddBoardServe(CLI::App& board, Context& context);  // below the command `board`
 void AddSidecar(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

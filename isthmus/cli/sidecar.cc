@@ -1,18 +1,16 @@
 // sidecar, status: an island that follows a run.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "isthmus/board/json_fields.h"
 #include "isthmus/cli/command.h"
+#include "isthmus/cli/listener.h"
 #include "isthmus/net/client.h"
-#include "isthmus/net/process_signals.h"
 #include "isthmus/sidecar/sidecar.h"
 
 namespace isthmus::cli {
@@ -51,43 +49,6 @@ struct SidecarArguments {
   std::string client_tokens, operator_tokens, engine_token;
   std::string tls_certificate, tls_key, tls_client_ca, engine_ca;
 };
-
-// "HOST:PORT", the host an address or a name, an IPv6 address in brackets.
-void ParseListen(const std::string& text, net::ServerOptions* options) {
-  try {
-    const net::Origin origin = net::Origin::Parse("http://" + text);
-    const size_t colon = text.rfind(':');
-    if (colon == std::string::npos || text.ends_with(']')) {
-      Throw(ErrorCode::kInvalid, "no port");
-    }
-    options->host = origin.host;
-    options->port = origin.port;
-  } catch (const Error& error) {
-    // Port 0, which no origin has, lets the kernel choose.
-    if (!text.ends_with(":0") || text.size() < 3) {
-      Throw(ErrorCode::kInvalid, "read --listen {}: expected HOST:PORT ({})", text, error.what());
-    }
-    options->host = net::Origin::Parse("http://" + text.substr(0, text.size() - 2)).host;
-    options->port = 0;
-  }
-}
-
-std::optional<fs::path> PathOrNone(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional<fs::path>(text);
-}
-
-std::shared_ptr<net::ServerTls> ListenerTls(const SidecarArguments& arguments) {
-  if (arguments.tls_certificate.empty() && arguments.tls_key.empty()) {
-    if (arguments.tls_client_ca.empty()) return nullptr;
-    Throw(ErrorCode::kInvalid, "read --tls-client-ca: needs --tls-certificate and --tls-key");
-  }
-  if (arguments.tls_certificate.empty() || arguments.tls_key.empty()) {
-    Throw(ErrorCode::kInvalid, "read --tls-certificate and --tls-key: one needs the other");
-  }
-  return std::make_shared<net::ServerTls>(
-      net::TlsIdentity{arguments.tls_certificate, arguments.tls_key},
-      PathOrNone(arguments.tls_client_ca));
-}
 
 std::string ReadToken(const std::string& file) {
   if (file.empty()) return {};
@@ -140,49 +101,17 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.operator_tokens = PathOrNone(arguments.operator_tokens);
   options.drain = seconds(arguments.stop_limit_s);
   ParseListen(arguments.listen, &options.server);
-  options.tls = ListenerTls(arguments);
+  options.tls = ListenerTls(arguments.tls_certificate, arguments.tls_key, arguments.tls_client_ca);
   return options;
 }
 
-void PrintListening(const Context& context, const sidecar::SidecarOptions& options, uint16_t port) {
-  const std::string url = fmt::format("{}://{}", options.tls ? "https" : "http",
-                                      net::Origin{false, options.server.host, port}.Authority());
-  if (context.json) {
-    PrintJson({{"listening", url}});
-  } else {
-    fmt::print("listening on {}\n", url);
-  }
-  std::fflush(stdout);  // whoever started it waits for this line
-}
-
-// Two descriptors a request: the shell's usual 1,024 are soon used up.
-void RaiseDescriptorLimit() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it was
-}
-
 void RunSidecar(const SidecarArguments& arguments, Context& context) {
-  RaiseDescriptorLimit();
+  AllowManyFiles();
   const sidecar::SidecarOptions options = OptionsOf(arguments, context);
   net::Loop loop(1);
   sidecar::Sidecar sidecar(loop, options);
-  bool asked = false;
-  const auto terminate = [&] {
-    // Asked again: at once, as a kill -9 would, which costs the successor a reload at most.
-    if (std::exchange(asked, true)) std::_Exit(ExitCode(ErrorCode::kUnavailable));
-    sidecar.Terminate();
-  };
-  const net::ProcessSignals signals(loop, terminate, [&] { sidecar.Reload(); });
-  PrintListening(context, options, sidecar.port());
-  std::exception_ptr failure;
-  boost::asio::co_spawn(loop, sidecar.Run(), [&](const std::exception_ptr& error) {
-    failure = error;
-    loop.stop();
-  });
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
+  PrintListening(context, options.server.host, options.tls != nullptr, sidecar.port());
+  ServeUntilTold(loop, sidecar);
 }
 
 struct StatusArguments {

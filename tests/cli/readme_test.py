@@ -52,21 +52,32 @@ class ReadmeTest(harness.CheckpointTest):
                                         self.dir / "checkpoint-37")
         self.addCleanup(engine.stop)
         self.moved["127.0.0.1:8000"] = f"127.0.0.1:{engine.port}"
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {self.here(line).replace('127.0.0.1:8089', '127.0.0.1:0')}"],
-            cwd=self.dir, env=self.environment, text=True, stdout=subprocess.PIPE)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait, 60)
-        self.addCleanup(process.terminate)
-        port = int(process.stdout.readline().rpartition(":")[2])
+        port = self.start(line.replace("127.0.0.1:8089", "127.0.0.1:0"))
         self.moved["127.0.0.1:8089"] = f"127.0.0.1:{port}"
         client = engines_harness.Client(port)
         engines_harness.wait_until(lambda: client.get("/health")[0] == 200, "ready")
+
+    def start(self, line):
+        """Runs a line whose program serves, on a port of its own choice; the port."""
+        process = subprocess.Popen(["bash", "-c", f"exec {self.here(line)}"], cwd=self.dir,
+                                   env=self.environment, text=True, stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.terminate)
+        return int(process.stdout.readline().rpartition(":")[2])
+
+    def start_relay(self, line):
+        self.moved["/var/cache/"] = f"{self.dir}/cache-of-"
+        port = self.start(line.replace("0.0.0.0:8090", "127.0.0.1:0"))
+        status, answer = engines_harness.Client(port).get("/health")
+        self.assertEqual((status, answer["origin"]), (200, True))
 
     def run_line(self, line):
         """Runs one line of the README in a shell."""
         if line.startswith("isthmus sidecar "):
             return self.start_sidecar(line)
+        if line.startswith("isthmus board serve "):
+            return self.start_relay(line)
         done = subprocess.run(["bash", "-c", self.here(line)], cwd=self.dir, env=self.environment,
                               text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

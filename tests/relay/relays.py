@@ -1,0 +1,182 @@
+"""What the relay's tests share: a board in a directory, relays in front of it, strict clients."""
+
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+import harness  # noqa: E402
+
+DEADLINE_S = 60  # of anything that is waited for; far above what a busy machine needs
+SEED = int(os.environ.get("ISTHMUS_TEST_SEED", random.randrange(1 << 32)))
+RUN = "runs/r/"
+MEBIBYTE = 1 << 20
+print(f"ISTHMUS_TEST_SEED={SEED}", file=sys.stderr)
+
+
+def wait_until(condition, what):
+    """Polls until condition() is true; returns its value."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+
+
+class Cut(Exception):
+    """An answer that ended before its end, or a connection that gave none."""
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.headers = response.status, response.headers
+        try:
+            self.body = response.read()
+        except (http.client.IncompleteRead, OSError) as error:
+            raise Cut(str(error)) from error
+
+    def json(self):
+        return json.loads(self.body)
+
+
+class Relay:
+    """`isthmus board serve`; constructed once it listens."""
+
+    def __init__(self, board, log, *options, before=()):
+        self.log = pathlib.Path(log)
+        with open(self.log, "ab") as output:
+            self.process = subprocess.Popen(
+                [*before, harness.PROGRAM, "board", "serve", str(board), "--listen", "127.0.0.1:0",
+                 "--poll-ms", "20", *map(str, options), "--json"], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=output, env=harness.ENVIRONMENT, text=True)
+        line = self.process.stdout.readline()
+        found = re.search(r'"listening":"(https?)://127\.0\.0\.1:(\d+)"', line)
+        if not found:
+            self.kill()
+            raise AssertionError(f"the relay did not start: {line}{self.log.read_text()}")
+        self.port = int(found[2])
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+
+    def ask(self, target, method="GET", headers=None, connection=None):
+        own = connection or self.connect()
+        try:
+            own.request(method, target, headers=headers or {})
+            return Answer(own.getresponse())
+        except (http.client.BadStatusLine, OSError) as error:
+            raise Cut(str(error)) from error
+        finally:
+            if connection is None:
+                own.close()
+
+    def get(self, target):
+        """The body of a 200."""
+        answer = self.ask(target)
+        if answer.status != 200:
+            raise AssertionError(f"{target}: {answer.status} {answer.body[:500]}")
+        return answer.body
+
+    def metric(self, name):
+        return self.metrics()[name]
+
+    def metrics(self):
+        """Values by name, without the prefix that all have."""
+        lines = self.get("/metrics").decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name.removeprefix("isthmus_relay_"): float(value) for name, value in pairs}
+
+    def stop(self):
+        """Asks it to end; its exit status."""
+        self.process.terminate()
+        return self._wait()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        return self._wait()
+
+    def _wait(self):
+        try:
+            return self.process.wait(DEADLINE_S)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            self.process.stdout.close()
+
+
+class Background(threading.Thread):
+    """Runs function(*arguments); result() waits for what it returns or raises."""
+
+    def __init__(self, function, *arguments):
+        super().__init__(daemon=True)
+        self._function, self._arguments, self._outcome = function, arguments, None
+        self.start()
+
+    def run(self):
+        try:
+            self._outcome = self._function(*self._arguments), None
+        except Exception as error:
+            self._outcome = None, error
+
+    def result(self):
+        self.join(DEADLINE_S)
+        assert not self.is_alive(), f"{self._function} did not return within {DEADLINE_S} s"
+        value, error = self._outcome
+        if error:
+            raise error
+        return value
+
+
+class RelayTest(unittest.TestCase):
+    """A test with an empty board; relays that it starts are ended with it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="isthmus-relay-")
+        self.addCleanup(folder.cleanup)
+        self.dir = pathlib.Path(folder.name)
+        self.board = self.dir / "board"
+        self.random = random.Random(SEED)
+        harness.run("board", "init", self.board)
+
+    def put(self, key, content):
+        """An object, as a store writes it: under its name only when it is whole."""
+        path = self.board / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.parent / f".{path.name}.tmp"
+        temporary.write_bytes(content)
+        temporary.rename(path)
+        return content
+
+    def put_random(self, key, size):
+        return self.put(key, self.random.randbytes(size))
+
+    def start(self, *options, board=None, cache="cache", cache_bytes=1 << 30, before=()):
+        """A relay; `cache` None: without one."""
+        cached = ("--cache", self.dir / cache, "--cache-bytes", cache_bytes) if cache else ()
+        relay = Relay(board or self.board, self.dir / "relay.log", *cached, *options, before=before)
+        self.addCleanup(self.end, relay)
+        return relay
+
+    @staticmethod
+    def end(relay):
+        if relay.process.poll() is None:
+            relay.kill()
+        relay.process.stdout.close()
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
