@@ -35,15 +35,17 @@ void AllowManyFiles();
 void PrintListening(const Context& context, const std::string& host, bool tls, uint16_t port);
 
 // Runs a program that serves (Run, Terminate, Reload) until SIGTERM or SIGINT has ended it; a
-// second one ends the process at once, as kill -9 would.
-template <typename Program>
-void ServeUntilTold(net::Loop& loop, Program& program) {
+// second one ends the process at once, as kill -9 would. `announce` is called when signals are
+// taken: whoever waits for what it prints may send one at once.
+template <typename Program, typename Announce>
+void ServeUntilTold(net::Loop& loop, Program& program, const Announce& announce) {
   bool told = false;
   const auto terminate = [&] {
     if (std::exchange(told, true)) std::_Exit(ExitCode(ErrorCode::kUnavailable));
     program.Terminate();
   };
   const net::ProcessSignals signals(loop, terminate, [&] { program.Reload(); });
+  announce();
   std::exception_ptr failure;
   boost::asio::co_spawn(loop, program.Run(), [&](const std::exception_ptr& error) {
     failure = error;

@@ -49,8 +49,9 @@ void RunServe(const ServeArguments& arguments, Context& context) {
   const relay::RelayOptions options = OptionsOf(arguments);
   net::Loop loop(1);
   relay::Relay relay(loop, options);
-  PrintListening(context, options.server.host, options.tls != nullptr, relay.port());
-  ServeUntilTold(loop, relay);
+  ServeUntilTold(loop, relay, [&] {
+    PrintListening(context, options.server.host, options.tls != nullptr, relay.port());
+  });
 }
 
 void AddLimits(CLI::App* command, ServeArguments* arguments) {

@@ -110,8 +110,9 @@ void RunSidecar(const SidecarArguments& arguments, Context& context) {
   const sidecar::SidecarOptions options = OptionsOf(arguments, context);
   net::Loop loop(1);
   sidecar::Sidecar sidecar(loop, options);
-  PrintListening(context, options.server.host, options.tls != nullptr, sidecar.port());
-  ServeUntilTold(loop, sidecar);
+  ServeUntilTold(loop, sidecar, [&] {
+    PrintListening(context, options.server.host, options.tls != nullptr, sidecar.port());
+  });
 }
 
 struct StatusArguments {

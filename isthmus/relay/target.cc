@@ -27,10 +27,11 @@ bool IsUnreserved(char c) {
 // The two hexadecimal digits that `text` begins with.
 std::optional<char> ReadEscape(std::string_view text) {
   const std::string_view digits = text.substr(0, 2);
-  const char* const end = digits.data() + digits.size();
   uint8_t value = 0;
-  const auto read = std::from_chars(digits.data(), end, value, 16);
-  if (digits.size() < 2 || read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  const bool whole = digits.size() == 2 && end == digits.data() + digits.size();
+  if (!whole || error != std::errc()) return std::nullopt;
   return static_cast<char>(value);
 }
 
