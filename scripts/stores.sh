@@ -14,20 +14,22 @@ oldest_cargo=1.92 # what this s3s-fs asks for
 moto=("moto[s3,server]==5.2.5")
 wanted=$(printf '%s\n' "$s3s" "${moto[@]}" "$(/usr/bin/python3 -VV)")
 
-if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
-  echo "stores: $s3s and ${moto[0]} are installed"
-  exit 0
+has_cargo() {
+  command -v cargo >/dev/null &&
+    printf '%s\n' "$oldest_cargo" "$(cargo --version | cut -d ' ' -f 2)" | sort -V -C
+}
+
+# Distributions have no cargo that is new enough. Without one the tests with moto are left.
+if ! has_cargo; then
+  echo "stores: no cargo $oldest_cargo or later on the PATH (https://rustup.rs): tests with $s3s are" \
+    "skipped" >&2
+  s3s=
+  wanted=$(printf '%s\n' "without s3s-fs" "${moto[@]}" "$(/usr/bin/python3 -VV)")
 fi
 
-if ! command -v cargo >/dev/null; then
-  echo "stores: no cargo on the PATH: install Rust $oldest_cargo or later (https://rustup.rs)," \
-    "the tests build $s3s with it" >&2
-  exit 1
-fi
-cargo=$(cargo --version | cut -d ' ' -f 2)
-if ! printf '%s\n' "$oldest_cargo" "$cargo" | sort -V -C; then
-  echo "stores: cargo $cargo is too old for $s3s, which needs $oldest_cargo or later" >&2
-  exit 1
+if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
+  echo "stores: ${s3s:+$s3s and }${moto[0]} are installed"
+  exit 0
 fi
 
 # Registries are far away: a connection that breaks must not cost the whole.
@@ -41,7 +43,7 @@ try() {
   return 1
 }
 
-echo "stores: installing $s3s and ${moto[0]} into $stores (some minutes)"
+echo "stores: installing ${s3s:+$s3s and }${moto[0]} into $stores (some minutes)"
 SECONDS=0
 rm -rf "$stores"
 mkdir "$stores"
@@ -49,9 +51,11 @@ mkdir "$stores"
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
   CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
   CARGO_TARGET_DIR=$stores/target
-try cargo install --quiet --locked --features binary --root "$stores" \
-  --version "${s3s#* }" "${s3s% *}"
-rm -rf "$stores/target"
+if [[ -n $s3s ]]; then
+  try cargo install --quiet --locked --features binary --root "$stores" \
+    --version "${s3s#* }" "${s3s% *}"
+  rm -rf "$stores/target"
+fi
 /usr/bin/python3 -m venv "$stores/moto"
 try "$stores/moto/bin/pip" install --quiet --disable-pip-version-check "${moto[@]}"
 "$stores/moto/bin/python" -c 'import moto.server'

@@ -158,7 +158,7 @@ bool Board::Exists(const std::string& run, VersionNumber version) const {
          store_->Size(LogKey(run, version)).has_value();
 }
 
-std::string Board::Signed(const std::string& key, std::string text) const {
+std::string Board::Signed(const std::string& key, const std::string& text) const {
   return trust_.signer ? SignText(*trust_.signer, {uuid_, key}, text) : text;
 }
 

@@ -51,7 +51,7 @@ class Board {
   // For objects that are signed: `text` as it is to be stored under `key`; and what is stored
   // there, at most kMaxManifestBytes, after its signature was checked (kCorrupt). nullopt if
   // missing.
-  std::string Signed(const std::string& key, std::string text) const;
+  std::string Signed(const std::string& key, const std::string& text) const;
   std::optional<std::string> ReadChecked(const std::string& key) const;
 
   // Claims the run: creates run.json if absent and a writer entry above all others. If

@@ -102,6 +102,7 @@ void AddBoardServe(CLI::App& board, Context& context) {
       ->add_option("BOARD", arguments->board,
                    "Board: a directory, s3://BUCKET[/PREFIX], or another relay's http(s)://HOST")
       ->required();
+  arguments->store.deadline_s = 10;  // clients wait meanwhile, and try again by themselves
   AddStoreOptions(command, &arguments->store);
   command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: any")
       ->capture_default_str();

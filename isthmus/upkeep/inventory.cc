@@ -110,6 +110,7 @@ std::set<std::string> NamedKeys(const Inventory& inventory) {
 
 std::vector<Manifest> Inventory::WithExtras() const {
   std::vector<Manifest> all;
+  all.reserve(manifests.size());
   for (const auto& [version, manifest] : manifests) all.push_back(manifest);
   for (const auto& [extra, payload] : extras) {
     std::ranges::lower_bound(all, extra.version, {}, &Manifest::version)
