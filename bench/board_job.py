@@ -118,7 +118,7 @@ class Bench:
         row(case, "join: bytes fetched / checkpoint at the median",
             statistics.median(fetched for fetched, _ in joins) / checkpoint, "ratio")
         patches = published - checkpoint
-        row(case, "a patch / checkpoint", patches / (versions - 1) / checkpoint, "ratio")
+        row(case, "checkpoint / a patch", checkpoint * (versions - 1) / patches, "ratio")
         row(case, "anchors and skip patches / patches", tended / patches, "ratio")
 
     def log_of(self, entries):
