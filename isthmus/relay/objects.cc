@@ -105,17 +105,14 @@ Task<std::optional<DiskCache::Found>> Objects::FindSound(std::string key) {
   if (!cache_) co_return std::nullopt;
   std::optional<DiskCache::Found> found = cache_->Find(key);
   if (!found || found->proven) co_return found;
-  auto ask = [this, file = found->file] { return Prove(file); };
+  auto ask = [this, key, file = found->file] { return Prove(key, file); };
   const bool sound = co_await proofs_.Do(key, std::move(ask));
-  if (sound) {
-    cache_->SetProven(key);
-    co_return found;
-  }
-  cache_->DropUnproven(key);
+  if (sound) co_return found;
   co_return std::nullopt;
 }
 
-Task<bool> Objects::Prove(std::shared_ptr<const File> file) {
+// The cache knows the outcome before anybody hears it: who looks next does not ask again.
+Task<bool> Objects::Prove(std::string key, std::shared_ptr<const File> file) {
   auto work = [file = std::move(file)] {
     try {
       return CacheFileIsSound(*file);
@@ -124,7 +121,12 @@ Task<bool> Objects::Prove(std::shared_ptr<const File> file) {
     }
   };
   const bool sound = co_await net::Offload(disk_, std::move(work));
-  if (!sound) ++counters_.unsound;
+  if (sound) {
+    cache_->SetProven(key);
+  } else {
+    ++counters_.unsound;
+    cache_->DropUnproven(key);
+  }
   co_return sound;
 }
 

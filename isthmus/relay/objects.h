@@ -60,7 +60,7 @@ class Objects {
   net::Task<Answer> AskOrigin(Question question, std::string key);
   net::Task<Answer> AskAndKeep(Question question, std::string key);
   net::Task<std::optional<DiskCache::Found>> FindSound(std::string key);
-  net::Task<bool> Prove(std::shared_ptr<const File> file);
+  net::Task<bool> Prove(std::string key, std::shared_ptr<const File> file);
   std::shared_ptr<Flight> Begin(const std::string& key, uint64_t bytes);
   void Land(const std::string& key, Flight& flight, bool complete);
 
