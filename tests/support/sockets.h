@@ -19,7 +19,7 @@
 namespace isthmus::testing {
 
 // Nothing in a test waits for longer: what hangs fails.
-inline constexpr int kPatienceSeconds = 20;
+inline constexpr int kPatienceSeconds = 60;
 
 class RawSocket {
  public:
