@@ -1,6 +1,7 @@
 #include "isthmus/board/json_fields.h"
 
 #include <boost/json/parse.hpp>
+#include <optional>
 
 #include "isthmus/base/error.h"
 #include "isthmus/board/manifest.h"
@@ -8,6 +9,19 @@
 namespace isthmus::board {
 
 namespace json = boost::json;
+
+namespace {
+
+// Only integers as written: 1.0 and 1e3 are numbers that somebody's tool has rewritten.
+std::optional<uint64_t> CountIn(const json::value& value) {
+  if (value.is_double()) return std::nullopt;
+  boost::system::error_code error;
+  const uint64_t count = value.to_number<uint64_t>(error);
+  if (error) return std::nullopt;
+  return count;
+}
+
+}  // namespace
 
 json::value ParseJson(std::string_view text) {
   boost::system::error_code error;
@@ -34,14 +48,11 @@ std::string JsonFields::OptionalText(std::string_view key) const {
 }
 
 uint64_t JsonFields::Count(std::string_view key, uint64_t min, uint64_t max) const {
-  boost::system::error_code error;
-  const json::value& value = Require(key);
-  // Only integers as written: 1.0 and 1e3 are numbers that somebody's tool has rewritten.
-  const uint64_t count = value.is_double() ? 0 : value.to_number<uint64_t>(error);
-  if (value.is_double() || error || count < min || count > max) {
+  const std::optional<uint64_t> count = CountIn(Require(key));
+  if (!count || *count < min || *count > max) {
     Refuse(key, fmt::format("expected an integer from {} to {}", min, max));
   }
-  return count;
+  return *count;
 }
 
 int64_t JsonFields::Integer(std::string_view key) const {
@@ -87,10 +98,9 @@ std::vector<uint64_t> JsonFields::Counts(std::string_view key) const {
   std::vector<uint64_t> counts;
   counts.reserve(array->size());
   for (const json::value& value : *array) {
-    boost::system::error_code error;
-    const uint64_t count = value.is_double() ? 0 : value.to_number<uint64_t>(error);
-    if (value.is_double() || error) Refuse(key, "expected integers");
-    counts.push_back(count);
+    const std::optional<uint64_t> count = CountIn(value);
+    if (!count) Refuse(key, "expected integers");
+    counts.push_back(*count);
   }
   return counts;
 }

@@ -81,6 +81,10 @@ uint64_t Payload::bytes() const {
   return sum;
 }
 
+bool Manifest::has_anchor() const {
+  return std::ranges::find(payloads, PayloadKind::kAnchor, &Payload::kind) != payloads.end();
+}
+
 uint64_t Manifest::payload_bytes() const {
   uint64_t sum = 0;
   for (const Payload& payload : payloads) sum += payload.bytes();

@@ -64,6 +64,7 @@ struct Manifest {
   std::string producer;
 
   uint64_t payload_bytes() const;  // of all payloads
+  bool has_anchor() const;         // among them
 
   std::string Serialize() const;
   // kInvalid for a newer format ("board format 2, this program reads 1"), kCorrupt for everything

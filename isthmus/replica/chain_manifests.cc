@@ -54,9 +54,7 @@ ChainManifests::Manifests ChainManifests::OnShortestWay(const std::set<PlannedPa
   const bool forward = held_ != kNoVersion && held_ <= target_;
   // One step behind, as who follows a run is: nothing can be shorter than the patch itself.
   if (!forward || target_ - held_ > 1) ListExtras();
-  const auto blocked = [&](const PlannedPayload& place) {
-    return unusable.contains(place) || gone_.contains(place);
-  };
+  const auto blocked = [&](const PlannedPayload& place) { return IsBlocked(place, unusable); };
   const VersionNumber anchor = NewestAnchor(unusable);
   Manifests manifests;
   for (VersionNumber version = target_; version != kNoVersion;) {
@@ -98,6 +96,11 @@ void ChainManifests::ListExtras() {
   read_.clear();  // what was read without them
 }
 
+bool ChainManifests::IsBlocked(const PlannedPayload& place,
+                               const std::set<PlannedPayload>& unusable) const {
+  return unusable.contains(place) || gone_.contains(place);
+}
+
 // Of those added later, kNoVersion if there is none; an anchor of a log entry ends the way by
 // itself.
 VersionNumber ChainManifests::NewestAnchor(const std::set<PlannedPayload>& unusable) {
@@ -105,9 +108,7 @@ VersionNumber ChainManifests::NewestAnchor(const std::set<PlannedPayload>& unusa
   for (auto extra = extras_->rbegin(); extra != extras_->rend(); ++extra) {
     if (extra->kind != PayloadKind::kAnchor || extra->version > target_) continue;
     const Manifest* const manifest = Read(extra->version);
-    const auto blocked = [&](const PlannedPayload& place) {
-      return unusable.contains(place) || gone_.contains(place);
-    };
+    const auto blocked = [&](const PlannedPayload& place) { return IsBlocked(place, unusable); };
     if (manifest != nullptr && HasAnchor(*manifest, blocked)) return extra->version;
   }
   return kNoVersion;

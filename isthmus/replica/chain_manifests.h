@@ -42,6 +42,7 @@ class ChainManifests {
  private:
   const board::Manifest* Read(board::VersionNumber version);
   board::Manifest ReadWithExtras(board::Manifest manifest);
+  bool IsBlocked(const PlannedPayload& place, const std::set<PlannedPayload>& unusable) const;
   void ListExtras();
   board::VersionNumber NewestAnchor(const std::set<PlannedPayload>& unusable);
 

@@ -10,9 +10,7 @@ namespace isthmus::upkeep {
 namespace {
 
 bool HasAnchor(const board::Board& board, const board::Manifest& manifest) {
-  for (const board::Payload& payload : manifest.payloads) {
-    if (payload.kind == board::PayloadKind::kAnchor) return true;
-  }
+  if (manifest.has_anchor()) return true;
   const board::Extra anchor = {manifest.version, board::PayloadKind::kAnchor, board::kNoVersion};
   return board.store().Size(board::ExtraKey(manifest.run, anchor)).has_value();
 }

@@ -149,13 +149,15 @@ class Cleaner {
       });
     }
     WriteLeftovers(board_, run_, waiting_);
-    for (const std::string& pin : report_.pins_removed) RemoveExpired(pin);
+    if (!report_.pins_removed.empty()) RemoveExpiredPins();
   }
 
-  // Its reader may have renewed it meanwhile.
-  void RemoveExpired(const std::string& name) {
+  // Looked at again: their readers may have renewed them meanwhile.
+  void RemoveExpiredPins() {
     for (const board::Pin& pin : board::ListPins(board_, run_)) {
-      if (pin.name == name && pin.expires_at <= now_) board::RemovePin(board_, run_, name);
+      const bool reported =
+          std::ranges::find(report_.pins_removed, pin.name) != report_.pins_removed.end();
+      if (reported && pin.expires_at <= now_) board::RemovePin(board_, run_, pin.name);
     }
   }
 

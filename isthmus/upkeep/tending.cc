@@ -22,12 +22,6 @@ using board::Manifest;
 using board::PayloadKind;
 using board::VersionNumber;
 
-bool IsAnchor(const Manifest& manifest) {
-  return std::ranges::any_of(manifest.payloads, [](const board::Payload& payload) {
-    return payload.kind == PayloadKind::kAnchor;
-  });
-}
-
 // What leads from the version held to the target, fetched.
 void FetchWay(const board::Board& board, const Manifest& target, const replica::ReplicaState& held,
               ThreadPool& pool, Progress& progress, replica::FetchedPatches* fetched) {
@@ -79,7 +73,7 @@ TendReport Tender::Tend() {
       Throw(ErrorCode::kCorrupt, "tend run {}: version {} has no log entry, {} exists", run_,
             version, head);
     }
-    if (IsAnchor(*manifest)) {
+    if (manifest->has_anchor()) {
       MoveBase(version, &report);
       continue;
     }

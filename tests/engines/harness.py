@@ -9,26 +9,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFENGINE = ROOT / "examples" / "refengine"
 HERE = pathlib.Path(__file__).resolve().parent
-DEADLINE_S = 60  # of anything that is waited for; far above what a busy machine needs
-sys.path.insert(0, str(REFENGINE))
+sys.path[:0] = [str(REFENGINE), str(ROOT / "tests" / "support")]
 import make_model  # noqa: E402
-
-
-def wait_until(condition, what, deadline_s=DEADLINE_S):
-    """Polls until condition() is true; returns its value."""
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.005)
-    raise AssertionError(f"not within {deadline_s} s: {what}")
+from waiting import DEADLINE_S, Background, wait_until  # noqa: E402, F401
 
 
 class Client:
@@ -128,30 +116,6 @@ class Stream:
     def leave(self):
         """`close` from another thread than the one that reads."""
         self._connection.sock.shutdown(socket.SHUT_RDWR)
-
-
-class Background(threading.Thread):
-    """Runs function(*arguments); result() waits for what it returns or raises."""
-
-    def __init__(self, function, *arguments):
-        super().__init__(daemon=True)
-        self._function, self._arguments = function, arguments
-        self._outcome = None
-        self.start()
-
-    def run(self):
-        try:
-            self._outcome = self._function(*self._arguments), None
-        except Exception as error:
-            self._outcome = None, error
-
-    def result(self):
-        self.join(DEADLINE_S)
-        assert not self.is_alive(), f"{self._function} did not return within {DEADLINE_S} s"
-        value, error = self._outcome
-        if error:
-            raise error
-        return value
 
 
 class ServerTest(unittest.TestCase):

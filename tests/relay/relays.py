@@ -11,29 +11,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "cli"))
+sys.path[:0] = [str(ROOT / "tests" / "cli"), str(ROOT / "tests" / "support")]
 import harness  # noqa: E402
+from waiting import DEADLINE_S, Background, wait_until  # noqa: E402, F401
 
-DEADLINE_S = 60  # of anything that is waited for; far above what a busy machine needs
 SEED = int(os.environ.get("ISTHMUS_TEST_SEED", random.randrange(1 << 32)))
 RUN = "runs/r/"
 MEBIBYTE = 1 << 20
 print(f"ISTHMUS_TEST_SEED={SEED}", file=sys.stderr)
-
-
-def wait_until(condition, what):
-    """Polls until condition() is true; returns its value."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.005)
-    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
 
 
 class Cut(Exception):
@@ -116,29 +104,6 @@ class Relay:
                 self.process.kill()
                 self.process.wait()
             self.process.stdout.close()
-
-
-class Background(threading.Thread):
-    """Runs function(*arguments); result() waits for what it returns or raises."""
-
-    def __init__(self, function, *arguments):
-        super().__init__(daemon=True)
-        self._function, self._arguments, self._outcome = function, arguments, None
-        self.start()
-
-    def run(self):
-        try:
-            self._outcome = self._function(*self._arguments), None
-        except Exception as error:
-            self._outcome = None, error
-
-    def result(self):
-        self.join(DEADLINE_S)
-        assert not self.is_alive(), f"{self._function} did not return within {DEADLINE_S} s"
-        value, error = self._outcome
-        if error:
-            raise error
-        return value
 
 
 class RelayTest(unittest.TestCase):
