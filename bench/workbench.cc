@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "bench/measure.h"
 #include "isthmus/base/error.h"
 #include "isthmus/codec/chunk.h"
+#include "isthmus/codec/chunk_differ.h"
 #include "isthmus/codec/chunk_scan.h"
 #include "isthmus/codec/scan.h"
 #include "isthmus/tensor/position_sum.h"
 
 namespace isthmus::bench {
 namespace {
-
-// Chunks that share a batch in DiffCheckpoints.
-constexpr size_t kBatchChunks = 64;
 
 void Check(bool good, std::string_view what) {
   if (!good) Throw(ErrorCode::kInternal, "bench: {} gave a wrong result", what);
@@ -108,15 +107,12 @@ void Workbench::EncodeAll(bool digests, ThreadPool& pool) {
   codec::ChunkEncoder encoder(
       layout_, {}, [this](size_t chunk, ByteVector*) { return ChunkAt(before_, chunk); },
       [this](size_t chunk, ByteVector*) { return ChunkAt(after_, chunk); }, pool, digests);
-  for (size_t first = 0; first < payloads_.size(); first += kBatchChunks) {
-    const size_t count = std::min(kBatchChunks, payloads_.size() - first);
-    std::vector<codec::ChunkOutcome> outcomes = encoder.Encode(first, count);
-    for (size_t i = 0; i < count; ++i) {
-      codec::EncodedChunk& encoded = outcomes[i].encoded;
-      payloads_[first + i].digest = Xxh3_64(encoded.payload);
-      payloads_[first + i].encoded = std::move(encoded);
-    }
-  }
+  std::vector<size_t> chunks(payloads_.size());
+  std::iota(chunks.begin(), chunks.end(), size_t{0});
+  codec::EncodeInBatches(encoder, chunks, [this](size_t chunk, codec::ChunkOutcome outcome) {
+    payloads_[chunk].digest = Xxh3_64(outcome.encoded.payload);
+    payloads_[chunk].encoded = std::move(outcome.encoded);
+  });
 }
 
 void Workbench::ApplyChunkAt(size_t chunk, codec::OldUnits* old) {

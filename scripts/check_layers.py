@@ -16,7 +16,7 @@ ROWS = (
     ("codec", "view", "net", "observe", "store"),
     ("board",),
     ("publish", "replica", "engine"),
-    ("sidecar", "relay", "gateway", "sim", "upkeep"),
+    ("sidecar", "relay", "gateway", "sim", "upkeep", "ranks"),
     ("cli",),
 )
 EXCEPTIONS = {("publish", "replica")}  # the publisher's baseline is a replica

@@ -35,6 +35,7 @@ std::string PinKey(const std::string& run, const std::string& name) {
 
 std::string KeptKey(const std::string& run) { return RunPrefix(run) + "kept.json"; }
 std::string LeftoversKey(const std::string& run) { return RunPrefix(run) + "leftovers.json"; }
+std::string CallKey(const std::string& run) { return RunPrefix(run) + "call.json"; }
 
 std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits) {
   if (key.size() != prefix.size() + digits + kSuffix.size() || !key.starts_with(prefix) ||

@@ -30,6 +30,7 @@ std::string PinPrefix(const std::string& run);
 std::string PinKey(const std::string& run, const std::string& name);
 std::string KeptKey(const std::string& run);
 std::string LeftoversKey(const std::string& run);
+std::string CallKey(const std::string& run);
 
 // The number in "<prefix><digits>.json", nullopt for other keys and for 0.
 std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits);

@@ -1,15 +1,13 @@
-// publish, pull, log, board: a run on a board.
+// pull, log, board: a run on a board.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "isthmus/board/extra.h"
 #include "isthmus/board/json_fields.h"
 #include "isthmus/board/kept.h"
 #include "isthmus/cli/command.h"
-#include "isthmus/cli/encoding_option.h"
-#include "isthmus/publish/publisher.h"
+#include "isthmus/cli/manifest_facts.h"
 #include "isthmus/replica/replica.h"
 
 namespace isthmus::cli {
@@ -19,107 +17,6 @@ using board::kNoVersion;
 using board::Manifest;
 using board::VersionNumber;
 using board::VersionOrNull;
-
-double DensityOf(const Manifest& manifest) {
-  return manifest.elements == 0
-             ? 0
-             : static_cast<double>(manifest.changed) / static_cast<double>(manifest.elements);
-}
-
-bool IsAnchor(const Manifest& manifest) {
-  return !manifest.payloads.empty() &&
-         manifest.payloads.front().kind == board::PayloadKind::kAnchor;
-}
-
-struct PublishArguments {
-  std::string checkpoint;
-  BoardOptions board;
-  std::string baseline;
-  EncodingOption encoding;
-  std::optional<int64_t> step;
-  std::vector<std::string> meta;
-};
-
-std::map<std::string, std::string> ParseMeta(const std::vector<std::string>& items) {
-  std::map<std::string, std::string> meta;
-  for (const std::string& item : items) {
-    const size_t equals = item.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      Throw(ErrorCode::kInvalid, "read --meta {}: expected KEY=VALUE", item);
-    }
-    meta[item.substr(0, equals)] = item.substr(equals + 1);
-  }
-  return meta;
-}
-
-// Where a publisher keeps its baseline if nobody says: a cache, for the board can rebuild it.
-fs::path DefaultBaseline(const board::Board& board, const std::string& run) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
-  const char* home = std::getenv("HOME");             // NOLINT(concurrency-mt-unsafe)
-  fs::path root;
-  if (cache != nullptr && *cache != '\0') {
-    root = cache;
-  } else if (home != nullptr && *home != '\0') {
-    root = fs::path(home) / ".cache";
-  } else {
-    Throw(ErrorCode::kInvalid,
-          "choose a baseline directory: neither --baseline, XDG_CACHE_HOME "
-          "nor HOME is set");
-  }
-  return root / "isthmus" / board.uuid() / run;
-}
-
-void PrintPublished(const Context& context, const publish::PublishResult& result, double seconds,
-                    const fs::path& baseline) {
-  const Manifest& manifest = result.manifest;
-  PrintNotes(result.notes);
-  if (context.json) {
-    return PrintJson({{"run", manifest.run},
-                      {"version", manifest.version},
-                      {"parent", VersionOrNull(manifest.parent)},
-                      {"kind", IsAnchor(manifest) ? "anchor" : "patch"},
-                      {"anchor_reason", result.anchor_reason},
-                      {"elements", manifest.elements},
-                      {"changed", manifest.changed},
-                      {"density", DensityOf(manifest)},
-                      {"payload_bytes", manifest.payload_bytes()},
-                      {"checkpoint_bytes", manifest.checkpoint_bytes},
-                      {"digest", FormatSha256(manifest.digest)},
-                      {"baseline", baseline.string()},
-                      {"seconds", seconds}});
-  }
-  Facts facts;
-  facts.Add("version", fmt::format("{} of run {}", manifest.version, manifest.run));
-  if (IsAnchor(manifest)) {
-    facts.Add("payload", fmt::format("anchor, {}: {}", FormatBytes(manifest.payload_bytes()),
-                                     result.anchor_reason));
-  } else {
-    facts.Add("changed",
-              fmt::format("{} of {} elements ({})", FormatCount(manifest.changed),
-                          FormatCount(manifest.elements), FormatPercent(DensityOf(manifest))));
-    facts.Add("payload", fmt::format("patch, {} of {}", FormatBytes(manifest.payload_bytes()),
-                                     FormatBytes(manifest.checkpoint_bytes)));
-  }
-  facts.Add("baseline", baseline.string());
-  facts.Add("time", FormatSeconds(seconds));
-  facts.Print();
-}
-
-void RunPublish(const PublishArguments& arguments, Context& context) {
-  const MonotonicTime start = SystemClock().Monotonic();
-  board::Board board = arguments.board.Open();
-  const fs::path baseline = arguments.baseline.empty() ? DefaultBaseline(board, arguments.board.run)
-                                                       : fs::path(arguments.baseline);
-  publish::RefuseOverlap(arguments.checkpoint, baseline);  // before the baseline is touched
-  publish::PublishOptions options;
-  options.encoding = arguments.encoding.policy();
-  options.step = arguments.step;
-  options.meta = ParseMeta(arguments.meta);
-  publish::Publisher publisher(board, arguments.board.run, baseline, context.pool(),
-                               *context.progress);
-  const publish::PublishResult result = publisher.Publish(arguments.checkpoint, options);
-  PrintPublished(context, result, SecondsSince(start), baseline);
-}
 
 struct PullArguments {
   BoardOptions board;
@@ -325,24 +222,6 @@ void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required) {
       ->required(required);
   command->add_option("--run", options->run, "Run: one lineage of versions")->required(required);
   AddStoreOptions(command, &options->store);
-}
-
-void AddPublish(CLI::App& app, Context& context) {
-  auto arguments = std::make_shared<PublishArguments>();
-  CLI::App* command =
-      app.add_subcommand("publish", "Publish a checkpoint as the next version of a run");
-  command->footer("Example: isthmus publish step-38 --board /mnt/board --run grpo-7 --step 38");
-  command->add_option("CHECKPOINT", arguments->checkpoint, "Checkpoint directory")->required();
-  AddBoardOptions(command, &arguments->board);
-  AddSignOption(command, &arguments->board);
-  command->add_option("--step", arguments->step, "The trainer's optimizer step");
-  command->add_option("--meta", arguments->meta, "KEY=VALUE to keep with the version; repeatable")
-      ->allow_extra_args(false);
-  arguments->encoding.AddTo(command);
-  command->add_option("--baseline", arguments->baseline,
-                      "Directory for this publisher's copy of the last version (default: "
-                      "in the user's cache)");
-  command->callback([arguments, &context] { RunPublish(*arguments, context); });
 }
 
 void AddPull(CLI::App& app, Context& context) {

@@ -1,6 +1,7 @@
 #include "isthmus/codec/chunk_differ.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace isthmus::codec {
@@ -21,10 +22,15 @@ class Differ {
         leaves_(sides_.base.tensors.size()) {}
 
   DiffResult Run(const std::function<void(ChunkDiff)>& sink) {
-    const size_t chunks = layout_.chunks().size();
-    for (size_t first = 0; first < chunks; first += kBatchChunks) {
-      RunBatch(first, std::min(kBatchChunks, chunks - first), sink);
-    }
+    std::vector<size_t> chunks(layout_.chunks().size());
+    std::iota(chunks.begin(), chunks.end(), size_t{0});
+    EncodeInBatches(encoder_, chunks, [&](size_t chunk, ChunkOutcome outcome) {
+      Note(chunk, outcome);
+      ChunkDiff diff = ToChunkDiff(sides_.base, layout_, chunk, std::move(outcome));
+      if (diff.encoded.payload.empty()) return;
+      ++result_.encodings[std::string(EncodingName(diff.encoded.encoding))];
+      sink(std::move(diff));
+    });
     Finish();
     return std::move(result_);
   }
@@ -36,34 +42,18 @@ class Differ {
     bool changed = false;
   };
 
-  void RunBatch(size_t first, size_t count, const std::function<void(ChunkDiff)>& sink) {
-    std::vector<ChunkOutcome> outcomes = encoder_.Encode(first, count);
-    for (size_t i = 0; i < count; ++i) {
-      ChunkDiff diff = Take(first + i, &outcomes[i]);
-      if (diff.encoded.payload.empty()) continue;
-      ++result_.encodings[std::string(EncodingName(diff.encoded.encoding))];
-      sink(std::move(diff));
-    }
-  }
-
-  ChunkDiff Take(size_t chunk, ChunkOutcome* outcome) {
-    ChunkDiff diff = {chunk, {}, std::move(outcome->encoded)};
+  void Note(size_t chunk, const ChunkOutcome& outcome) {
     const std::span<const Piece> pieces = layout_.Pieces(layout_.chunks()[chunk]);
     for (size_t p = 0; p < pieces.size(); ++p) {
-      const PieceScan& found = outcome->pieces[p];
+      const PieceScan& found = outcome.pieces[p];
       Leaves& leaves = leaves_[pieces[p].tensor];
       std::ranges::copy(found.old_leaves, std::back_inserter(leaves.before));
       std::ranges::copy(found.new_leaves, std::back_inserter(leaves.after));
-      if (found.changed == 0) continue;
-      leaves.changed = true;
-      const tensor::VersionTable::Tensor& tensor = sides_.base.tensors[pieces[p].tensor];
-      diff.tensors.push_back(
-          {tensor.name, tensor.dtype, tensor.shape, found.changed, found.sum_change});
+      leaves.changed |= found.changed > 0;
     }
     result_.units += layout_.chunks()[chunk].units;
-    result_.changed += outcome->changed;
+    result_.changed += outcome.changed;
     progress_.Advance(layout_.chunks()[chunk].bytes());
-    return diff;
   }
 
   void Finish() {
@@ -89,6 +79,29 @@ class Differ {
 DiffResult DiffChunks(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress,
                       const std::function<void(ChunkDiff)>& sink) {
   return Differ(std::move(sides), policy, pool, progress).Run(sink);
+}
+
+ChunkDiff ToChunkDiff(const tensor::VersionTable& table, const ChunkLayout& layout, size_t chunk,
+                      ChunkOutcome outcome) {
+  ChunkDiff diff = {chunk, {}, std::move(outcome.encoded)};
+  const std::span<const Piece> pieces = layout.Pieces(layout.chunks()[chunk]);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const PieceScan& found = outcome.pieces[p];
+    if (found.changed == 0) continue;
+    const tensor::VersionTable::Tensor& tensor = table.tensors[pieces[p].tensor];
+    diff.tensors.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, found.changed, found.sum_change});
+  }
+  return diff;
+}
+
+void EncodeInBatches(ChunkEncoder& encoder, std::span<const size_t> chunks,
+                     const std::function<void(size_t chunk, ChunkOutcome outcome)>& take) {
+  for (size_t first = 0; first < chunks.size(); first += kBatchChunks) {
+    const auto batch = chunks.subspan(first, std::min(kBatchChunks, chunks.size() - first));
+    std::vector<ChunkOutcome> outcomes = encoder.Encode(batch);
+    for (size_t i = 0; i < batch.size(); ++i) take(batch[i], std::move(outcomes[i]));
+  }
 }
 
 void AddChunkDiff(ChunkDiff diff, PartBuilder* part) {

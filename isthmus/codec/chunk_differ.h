@@ -23,6 +23,17 @@ struct ChunkDiff {
 
 void AddChunkDiff(ChunkDiff diff, PartBuilder* part);
 
+// What the encoder found in a chunk, of tensors as `table` names them. Without a payload if the
+// chunk did not change.
+ChunkDiff ToChunkDiff(const tensor::VersionTable& table, const ChunkLayout& layout, size_t chunk,
+                      ChunkOutcome outcome);
+
+// Encodes these chunks, ascending, a batch at a time. `take` gets each outcome in their order, from
+// the calling thread. Memory: 40 MiB a thread, and 11 bytes for each changed element of a batch of
+// 64 chunks.
+void EncodeInBatches(ChunkEncoder& encoder, std::span<const size_t> chunks,
+                     const std::function<void(size_t chunk, ChunkOutcome outcome)>& take);
+
 struct DiffResult {
   tensor::VersionTable base;  // with digests computed from the bytes that were compared
   tensor::VersionTable next;
@@ -43,10 +54,9 @@ struct DiffSides {
   ChunkSource after;
 };
 
-// Compares and encodes (ChunkEncoder) a batch of chunks at a time, on all threads of the pool.
-// `sink` gets the changed chunks in their order, one at a time, from the calling thread.
-// Memory: 40 MiB a thread, and 11 bytes for each changed element of a batch of 64 chunks. The
-// payloads depend neither on SIMD targets nor on the number of threads.
+// Compares and encodes all chunks (EncodeInBatches), on all threads of the pool. `sink` gets the
+// changed ones in their order, one at a time, from the calling thread. The payloads depend neither
+// on SIMD targets nor on the number of threads.
 DiffResult DiffChunks(DiffSides sides, EncodingPolicy policy, ThreadPool& pool, Progress& progress,
                       const std::function<void(ChunkDiff)>& sink);
 

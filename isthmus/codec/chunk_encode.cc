@@ -25,7 +25,7 @@ constexpr size_t kSampledChunks = 8;
 
 // Chunks that share a model.
 struct ChunkEncoder::Group {
-  std::vector<size_t> chunks;  // from the first one on
+  std::vector<size_t> chunks;  // their places in the batch
   Elements elements = Elements::kUnits;
   KeyStats stats;
   ClassChoice choice;
@@ -35,17 +35,17 @@ struct ChunkEncoder::Group {
 
 class ChunkEncoder::Batch {
  public:
-  Batch(ChunkEncoder& encoder, size_t first, size_t count)
+  Batch(ChunkEncoder& encoder, std::span<const size_t> numbers)
       : layout_(encoder.layout_),
-        first_(first),
+        numbers_(numbers),
         policy_(encoder.policy_),
         before_(encoder.before_),
         after_(encoder.after_),
         digests_(encoder.digests_),
         pool_(encoder.pool_),
-        scans_(encoder.scans_.data(), count),
-        group_of_(count),
-        outcomes_(count) {}
+        scans_(encoder.scans_.data(), numbers.size()),
+        group_of_(numbers.size()),
+        outcomes_(numbers.size()) {}
 
   std::vector<ChunkOutcome> Run() {
     if (WantsEvents()) MakeGroups();
@@ -57,16 +57,16 @@ class ChunkEncoder::Batch {
 
  private:
   bool WantsEvents() const { return !policy_ || IsSparse(*policy_); }
-  const ChunkLayout::Chunk& Info(size_t i) const { return layout_.chunks()[first_ + i]; }
+  const ChunkLayout::Chunk& Info(size_t i) const { return layout_.chunks()[numbers_[i]]; }
   size_t MaxClasses() const { return policy_ == Encoding::kDirect ? 1 : kMaxChosenClasses; }
 
   ByteSpan Before(size_t i) const {
     thread_local ByteVector scratch;
-    return before_(first_ + i, &scratch);
+    return before_(numbers_[i], &scratch);
   }
   ByteSpan After(size_t i) const {
     thread_local ByteVector scratch;
-    return after_(first_ + i, &scratch);
+    return after_(numbers_[i], &scratch);
   }
 
   // Chunks of one tensor, and pools, first get a group each; then neighbours are joined as long as
@@ -92,7 +92,7 @@ class ChunkEncoder::Batch {
   }
 
   bool SameTensor(size_t a, size_t b) const {
-    return !layout_.IsPool(first_ + a) && !layout_.IsPool(first_ + b) &&
+    return !layout_.IsPool(numbers_[a]) && !layout_.IsPool(numbers_[b]) &&
            layout_.Pieces(Info(a)).front().tensor == layout_.Pieces(Info(b)).front().tensor;
   }
 
@@ -154,7 +154,7 @@ class ChunkEncoder::Batch {
       request.rule = &*group.rule;
       request.elements = group.elements;
     }
-    ScanChunk(layout_, first_ + i, Before(i), After(i), request, &scans_[i]);
+    ScanChunk(layout_, numbers_[i], Before(i), After(i), request, &scans_[i]);
     outcomes_[i].pieces = std::move(scans_[i].pieces);
     outcomes_[i].changed = scans_[i].changed;
   }
@@ -206,7 +206,7 @@ class ChunkEncoder::Batch {
   }
 
   const ChunkLayout& layout_;
-  const size_t first_;
+  const std::span<const size_t> numbers_;
   const EncodingPolicy policy_;
   const ChunkSource& before_;
   const ChunkSource& after_;
@@ -229,9 +229,9 @@ ChunkEncoder::ChunkEncoder(const ChunkLayout& layout, EncodingPolicy policy, Chu
 
 ChunkEncoder::~ChunkEncoder() = default;
 
-std::vector<ChunkOutcome> ChunkEncoder::Encode(size_t first, size_t count) {
-  if (scans_.size() < count) scans_.resize(count);
-  return Batch(*this, first, count).Run();
+std::vector<ChunkOutcome> ChunkEncoder::Encode(std::span<const size_t> chunks) {
+  if (scans_.size() < chunks.size()) scans_.resize(chunks.size());
+  return Batch(*this, chunks).Run();
 }
 
 }  // namespace isthmus::codec

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "isthmus/base/thread_pool.h"
@@ -43,10 +44,10 @@ class ChunkEncoder {
                ChunkSource after, ThreadPool& pool, bool digests = true);
   ~ChunkEncoder();
 
-  // The chunks [first, first + count), on the pool: looks at a sample of them to choose classes;
-  // scans, hashes and orders their changes in one pass over both sides; counts symbols; codes.
-  // Chunks next to each other share a model where that is cheaper than one each.
-  std::vector<ChunkOutcome> Encode(size_t first, size_t count);
+  // These chunks, ascending, on the pool: looks at a sample of them to choose classes; scans, hashes
+  // and orders their changes in one pass over both sides; counts symbols; codes. Chunks next to
+  // each other in the list share a model where that is cheaper than one each.
+  std::vector<ChunkOutcome> Encode(std::span<const size_t> chunks);
 
  private:
   struct Group;

@@ -63,7 +63,9 @@ class ChunkEncodeTest : public ::testing::Test {
     const ChunkLayout layout = before.layout();
     ChunkEncoder encoder(layout, policy, before.Source(), after.Source(), pool_, false);
     std::vector<EncodedChunk> chunks;
-    for (ChunkOutcome& outcome : encoder.Encode(0, layout.chunks().size())) {
+    std::vector<size_t> all(layout.chunks().size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    for (ChunkOutcome& outcome : encoder.Encode(all)) {
       chunks.push_back(std::move(outcome.encoded));
     }
     return chunks;

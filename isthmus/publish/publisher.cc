@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/publish/kept_writer.h"
 #include "isthmus/publish/upload.h"
 
 namespace isthmus::publish {
@@ -23,19 +24,6 @@ namespace {
 using board::kNoVersion;
 using board::VersionNumber;
 using tensor::Checkpoint;
-
-constexpr uint64_t kMaxWriterIdBytes = 256;
-
-// The id of the writer that last used this baseline; empty if there is none, or no readable one: it
-// only saves an epoch.
-std::string ReadWriterId(const fs::path& path) {
-  try {
-    return ReadFile(path, kMaxWriterIdBytes);
-  } catch (const Error& error) {
-    if (!MeansDamage(error)) throw;
-    return {};
-  }
-}
 
 // The dtype that most of the bytes have, as the view's name, for example "bf16".
 std::string ViewOf(const Checkpoint& checkpoint) {
@@ -128,8 +116,7 @@ PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions
   RefuseOverlap(directory, baseline_.directory());
   const Checkpoint checkpoint = Checkpoint::Open(directory);
   const fs::path id_path = replica::ControlPaths(baseline_.directory()).root / "writer";
-  writer_ = board_.OpenWriter(run_, ViewOf(checkpoint), ReadWriterId(id_path));
-  WriteFileAtomic(id_path, AsBytes(writer_.id));
+  writer_ = OpenKeptWriter(board_, run_, ViewOf(checkpoint), id_path);
 
   PublishResult result;
   result.notes = std::exchange(notes_, {});

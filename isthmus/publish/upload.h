@@ -30,6 +30,8 @@ class Upload {
   const std::vector<board::PayloadPart>& parts() const { return parts_; }
   // The objects belong to a version now, or may.
   void Keep() { keep_ = true; }
+  // They do not after all.
+  void Drop() { keep_ = false; }
 
  private:
   std::string KeyFor(size_t index, const std::string& name) const;

@@ -17,6 +17,8 @@
 
 namespace isthmus::replica {
 
+class ChainSearch;
+
 // What Pull did.
 struct PullResult {
   board::VersionNumber from = board::kNoVersion;  // what was held before
@@ -68,18 +70,16 @@ class Replica {
   void CheckFollows(const board::Board& board, const std::string& run) const;
 
  private:
-  using Manifests = std::vector<board::Manifest>;  // newest first
-
   void Recover();
   void ReadHeldVersion();
   void TakeBackInterrupted();
   // At the table's version after a full verification, else at none; `why` becomes a note.
   void VerifyOrForget(const std::string& why);
 
-  void RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan);
-  void Advance(const board::Board& board, const Manifests& manifests, const Plan& plan);
+  void RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan);
+  void Advance(const board::Board& board, const ChainSearch& search, const Plan& plan);
   void TakeBack();
-  void Seed(const board::Board& board, const Manifests& manifests, const Plan& plan);
+  void Seed(const board::Board& board, const ChainSearch& search, const Plan& plan);
   tensor::VersionTable StageAnchor(const board::Board& board, const board::Manifest& manifest,
                                    const PlannedPayload& planned);
 

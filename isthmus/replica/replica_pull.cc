@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "isthmus/replica/chain_apply.h"
-#include "isthmus/replica/chain_manifests.h"
+#include "isthmus/replica/chain_search.h"
 #include "isthmus/replica/fetch.h"
 #include "isthmus/replica/journal.h"
 #include "isthmus/replica/replica.h"
@@ -18,7 +18,6 @@ namespace {
 using board::kNoVersion;
 using board::Manifest;
 using board::Payload;
-using board::PayloadKind;
 using board::VersionNumber;
 
 // A payload that cannot be used. Another chain may avoid it.
@@ -26,14 +25,6 @@ struct PayloadFault {
   PlannedPayload payload;
   Error error;
 };
-
-const Manifest& ManifestOf(const std::vector<Manifest>& manifests, VersionNumber version) {
-  return *std::ranges::find(manifests, version, &Manifest::version);
-}
-
-const Payload& PayloadOf(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
-  return ManifestOf(manifests, planned.version).payloads[planned.index];
-}
 
 // Runs `use` of a payload; damage is the payload's fault.
 template <typename Use>
@@ -46,12 +37,12 @@ void BlamePayload(const PlannedPayload& planned, const Use& use) {
   }
 }
 
-void FetchChain(const board::Board& board, const std::vector<Manifest>& manifests,
+void FetchChain(const board::Board& board, const ChainSearch& search,
                 std::span<const PlannedPayload> patches, ThreadPool& pool, Progress& progress,
                 FetchedPatches* fetched) {
   for (const PlannedPayload& planned : patches) {
     BlamePayload(planned, [&] {
-      fetched->Add(board.store(), PayloadOf(manifests, planned), pool, progress);
+      fetched->Add(board.store(), search.PayloadOf(planned), pool, progress);
     });
   }
 }
@@ -64,13 +55,6 @@ std::string Lost(std::string_view why) {
   return fmt::format("{}; the replica is at no version now, the next pull repairs it", why);
 }
 
-std::string Describe(const std::vector<Manifest>& manifests, const PlannedPayload& planned) {
-  const Payload& payload = PayloadOf(manifests, planned);
-  if (payload.kind == PayloadKind::kAnchor) return fmt::format("anchor {}", planned.version);
-  if (payload.base + 1 == planned.version) return fmt::format("patch {}", planned.version);
-  return fmt::format("patch {} from {}", planned.version, payload.base);
-}
-
 }  // namespace
 
 PullResult Replica::Pull(const board::Board& board, const std::string& run, VersionNumber version) {
@@ -78,58 +62,31 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
   PullResult result;
   result.from = state_ ? state_->version : kNoVersion;
   result.to = version;
-  std::set<PlannedPayload> unusable;
-  size_t anchors = 0;  // 0: the shortest way
-  size_t seen = 0;
-  std::optional<ChainManifests> source;
-  for (std::optional<Error> failure;;) {
+  ChainSearch search(board, run, version);
+  for (;;) {
     const VersionNumber held = state_ ? state_->version : kNoVersion;
-    if (!source || held == kNoVersion) {  // what was held may have been lost
-      source.emplace(board, run, version, held, state_ ? state_->digest : Sha256Digest());
-    }
-    const Manifests manifests =
-        anchors == 0 ? source->OnShortestWay(unusable) : source->DownToAnchor(anchors, unusable);
-    std::set<PlannedPayload> blocked = unusable;
-    if (anchors == 0) blocked.insert(source->gone().begin(), source->gone().end());
-    const std::optional<Plan> plan = MakePlan(manifests, held, version, blocked);
-    if (!plan && (anchors == 0 || manifests.size() > seen)) {  // there may be more further down
-      seen = anchors++ == 0 ? 0 : manifests.size();
-      continue;
-    }
-    if (!plan && failure) {
-      const bool cleaned = source->gone().contains({version, 0});
-      throw failure->Annotated(fmt::format("pull version {} of run {}{}", version, run,
-                                           cleaned ? ", whose payloads were cleaned" : ""));
-    }
-    if (!plan) {
-      Throw(ErrorCode::kNotFound, "pull version {} of run {}: no chain leads there from {}",
-            version, run, held == kNoVersion ? "nothing" : fmt::format("version {}", held));
-    }
+    const Plan plan = search.Next(held, state_ ? state_->digest : Sha256Digest());
     try {
-      RunPlan(board, manifests, *plan);
-      for (const auto& planned : plan->payloads) {
-        result.chain.push_back(Describe(manifests, planned));
-      }
-      result.fetched_bytes = plan->fetch_bytes;
-      std::ranges::copy(source->notes(), std::back_inserter(notes_));
+      RunPlan(board, search, plan);
+      for (const auto& planned : plan.payloads) result.chain.push_back(search.Describe(planned));
+      result.fetched_bytes = plan.fetch_bytes;
+      std::ranges::copy(search.notes(), std::back_inserter(notes_));
       result.notes = std::exchange(notes_, {});
       return result;
     } catch (const PayloadFault& fault) {
-      unusable.insert(fault.payload);
-      failure.emplace(fault.error);
+      search.Blame(fault.payload, fault.error);
       notes_.push_back(fmt::format("left out a payload: {}", fault.error.what()));
     } catch (const Error& error) {
-      if (state_ && MeansDamage(error) && !plan->payloads.empty() && !plan->from_anchor) {
+      if (state_ && MeansDamage(error) && !plan.payloads.empty() && !plan.from_anchor) {
         // The local files were verified when the change was taken back: it is about the patches.
-        unusable.insert(plan->payloads.begin(), plan->payloads.end());
-        failure.emplace(error);
+        for (const PlannedPayload& planned : plan.payloads) search.Blame(planned, error);
         notes_.push_back(fmt::format("left out patches that lead elsewhere: {}", error.what()));
         continue;
       }
       // Still at its version, or nothing to lose, or no room: not about the local files.
       if (state_ || held == kNoVersion) throw;
       if (!MeansDamage(error)) throw Error(error.code(), Lost(error.what()));
-      failure.emplace(error);
+      search.Remember(error);
       notes_.push_back(fmt::format("local files were damaged, rebuilt: {}", error.what()));
     }
   }
@@ -142,9 +99,9 @@ void Replica::CheckFollows(const board::Board& board, const std::string& run) co
         board.uuid(), directory_.string(), state_->run, state_->board);
 }
 
-void Replica::RunPlan(const board::Board& board, const Manifests& manifests, const Plan& plan) {
-  if (plan.from_anchor) return Seed(board, manifests, plan);
-  if (!plan.payloads.empty()) return Advance(board, manifests, plan);
+void Replica::RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan) {
+  if (plan.from_anchor) return Seed(board, search, plan);
+  if (!plan.payloads.empty()) return Advance(board, search, plan);
   try {
     Verify();  // already there: then it must be true
   } catch (const Error& error) {
@@ -153,10 +110,10 @@ void Replica::RunPlan(const board::Board& board, const Manifests& manifests, con
   }
 }
 
-void Replica::Advance(const board::Board& board, const Manifests& manifests, const Plan& plan) {
-  const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
+void Replica::Advance(const board::Board& board, const ChainSearch& search, const Plan& plan) {
+  const Manifest& target = search.ManifestOf(plan.payloads.back().version);
   FetchedPatches fetched(paths_.fetch());
-  FetchChain(board, manifests, plan.payloads, pool_, progress_, &fetched);
+  FetchChain(board, search, plan.payloads, pool_, progress_, &fetched);
   const codec::Chain chain(table_, fetched.patches());
   const ReplicaState next = StateFor(board, target);
   tensor::VersionTable table;
@@ -211,15 +168,15 @@ tensor::VersionTable Replica::StageAnchor(const board::Board& board, const Manif
   return table;
 }
 
-void Replica::Seed(const board::Board& board, const Manifests& manifests, const Plan& plan) {
-  const Manifest& target = ManifestOf(manifests, plan.payloads.back().version);
+void Replica::Seed(const board::Board& board, const ChainSearch& search, const Plan& plan) {
+  const Manifest& target = search.ManifestOf(plan.payloads.back().version);
   const PlannedPayload& anchor = plan.payloads.front();
   tensor::VersionTable table;
   BlamePayload(anchor,
-               [&] { table = StageAnchor(board, ManifestOf(manifests, anchor.version), anchor); });
+               [&] { table = StageAnchor(board, search.ManifestOf(anchor.version), anchor); });
   if (plan.payloads.size() > 1) {
     FetchedPatches fetched(paths_.fetch());
-    FetchChain(board, manifests, std::span(plan.payloads).subspan(1), pool_, progress_, &fetched);
+    FetchChain(board, search, std::span(plan.payloads).subspan(1), pool_, progress_, &fetched);
     const codec::Chain chain(table, fetched.patches());
     table = ApplyChain(tensor::Checkpoint::Open(paths_.stage(), Access::kReadWrite), chain,
                        target.digest, nullptr, pool_, progress_);

@@ -43,7 +43,7 @@ std::optional<std::string> AttemptOf(const std::string& run, const std::string& 
 // Of the forms that have a number or a name and nothing behind it.
 bool IsKnown(const std::string& run, const std::string& key) {
   if (key == board::RunKey(run) || key == board::HintKey(run) || key == board::KeptKey(run) ||
-      key == board::LeftoversKey(run)) {
+      key == board::LeftoversKey(run) || key == board::CallKey(run)) {
     return true;
   }
   const std::string pins = board::PinPrefix(run);
