@@ -165,9 +165,10 @@ void PublishShare(const PublishArguments& arguments, board::Board& board, const 
 
 void RunPublish(const PublishArguments& arguments, Context& context) {
   if (arguments.ranks && !arguments.step) {
-    Throw(ErrorCode::kInvalid,
-          "publish with --ranks {}: it needs --step, by which ranks know that they publish the same",
-          *arguments.ranks);
+    Throw(
+        ErrorCode::kInvalid,
+        "publish with --ranks {}: it needs --step, by which ranks know that they publish the same",
+        *arguments.ranks);
   }
   board::Board board = arguments.board.Open();
   const fs::path baseline = BaselineOf(arguments, board);

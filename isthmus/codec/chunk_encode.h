@@ -44,9 +44,9 @@ class ChunkEncoder {
                ChunkSource after, ThreadPool& pool, bool digests = true);
   ~ChunkEncoder();
 
-  // These chunks, ascending, on the pool: looks at a sample of them to choose classes; scans, hashes
-  // and orders their changes in one pass over both sides; counts symbols; codes. Chunks next to
-  // each other in the list share a model where that is cheaper than one each.
+  // These chunks, ascending, on the pool: looks at a sample of them to choose classes; scans,
+  // hashes and orders their changes in one pass over both sides; counts symbols; codes. Chunks next
+  // to each other in the list share a model where that is cheaper than one each.
   std::vector<ChunkOutcome> Encode(std::span<const size_t> chunks);
 
  private:

@@ -14,8 +14,7 @@ namespace {
 using tensor::VersionTable;
 
 uint64_t UnitsOf(const VersionTable::Tensor& tensor) {
-  return tensor::BytesOf(tensor.name, tensor.dtype, tensor.shape) /
-         tensor::UnitBytes(tensor.dtype);
+  return tensor::BytesOf(tensor.name, tensor.dtype, tensor.shape) / tensor::UnitBytes(tensor.dtype);
 }
 
 uint64_t RowsOf(const VersionTable::Tensor& tensor) {
@@ -25,7 +24,8 @@ uint64_t RowsOf(const VersionTable::Tensor& tensor) {
 // A place in a tensor as people count; the row that the unit is in.
 uint64_t RowAt(const VersionTable::Tensor& tensor, uint64_t unit) {
   const uint64_t units = UnitsOf(tensor);
-  const auto row = static_cast<unsigned __int128>(unit) * RowsOf(tensor) / std::max<uint64_t>(units, 1);
+  const auto row =
+      static_cast<unsigned __int128>(unit) * RowsOf(tensor) / std::max<uint64_t>(units, 1);
   return static_cast<uint64_t>(row);
 }
 
@@ -90,12 +90,14 @@ Holding HoldingOf(const VersionTable& outline, uint32_t rank, const HeldRows& ro
   }
   const uint64_t units = UnitsOf(*tensor);
   if (all > 0 && units % all != 0 && (rows.first_row != 0 || rows.rows != all)) {
-    Throw(ErrorCode::kInvalid,
-          "look at the share of rank {}: a row of tensor {} ends within a byte, it can only be held "
-          "whole",
-          rank, rows.name);
+    Throw(
+        ErrorCode::kInvalid,
+        "look at the share of rank {}: a row of tensor {} ends within a byte, it can only be held "
+        "whole",
+        rank, rows.name);
   }
-  if (all == rows.rows) return {rank, static_cast<size_t>(tensor - outline.tensors.data()), 0, units};
+  if (all == rows.rows)
+    return {rank, static_cast<size_t>(tensor - outline.tensors.data()), 0, units};
   const uint64_t row_units = units / all;
   return {rank, static_cast<size_t>(tensor - outline.tensors.data()), rows.first_row * row_units,
           rows.rows * row_units};
@@ -130,7 +132,8 @@ void Assignment::FindHolders(const std::vector<Holding>& holdings) {
            ++held) {
         const uint64_t from = std::max(held->first, piece.first_unit);
         const uint64_t units = std::min(held->first + held->units, end) - from;
-        const bool joins = ranges_.size() > first_range_.back() && ranges_.back().rank == held->rank;
+        const bool joins =
+            ranges_.size() > first_range_.back() && ranges_.back().rank == held->rank;
         if (joins) {
           ranges_.back().units += units;
         } else {

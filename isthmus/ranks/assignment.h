@@ -66,10 +66,10 @@ class Assignment {
   void ChooseOwners();
 
   codec::ChunkLayout layout_;
-  std::vector<Range> ranges_;       // by chunk
-  std::vector<size_t> first_range_;  // per chunk, and the end
-  std::vector<uint32_t> owners_;    // per chunk
-  std::vector<std::vector<size_t>> owned_;                     // per rank
+  std::vector<Range> ranges_;                                   // by chunk
+  std::vector<size_t> first_range_;                             // per chunk, and the end
+  std::vector<uint32_t> owners_;                                // per chunk
+  std::vector<std::vector<size_t>> owned_;                      // per rank
   std::vector<std::map<uint32_t, std::vector<Slice>>> slices_;  // per rank
 };
 

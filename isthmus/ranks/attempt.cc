@@ -31,8 +31,10 @@ board::Manifest ReadBase(const board::Board& board, const std::string& run,
                          board::VersionNumber version) {
   std::optional<board::Manifest> manifest = board.Read(run, version);
   if (manifest) return *manifest;
-  Throw(ErrorCode::kCorrupt, "read version {} of run {}: the lead called for the one after it, and "
-        "it does not exist", version, run);
+  Throw(ErrorCode::kCorrupt,
+        "read version {} of run {}: the lead called for the one after it, and "
+        "it does not exist",
+        version, run);
 }
 
 }  // namespace
@@ -58,6 +60,9 @@ RankPublishResult Attempt::Run() {
     throw Refused{refusal};
   } catch (const Error& error) {
     if (!told_) meeting_.Fail({error.code(), error.what(), false});
+    throw;
+  } catch (const std::exception& error) {
+    if (!told_) meeting_.Fail({ErrorCode::kInternal, error.what(), false});
     throw;
   }
 }
@@ -97,9 +102,24 @@ void Attempt::AgreeOnPlan() {
   } else {
     plan_ = meeting_.Await(kPlan);
     std::vector<Holding> holdings = meeting_.Parse(kPlan, plan_, ReadPlan);
+    CheckPlanned(holdings);
     assignment_.emplace(outline_, std::move(holdings), meeting_.call().ranks);
   }
   new_chunks_.emplace(*assignment_, context_.rank, context_.share, holdings_);
+}
+
+// What this rank holds must stand in the plan as it claimed it.
+void Attempt::CheckPlanned(const std::vector<Holding>& plan) const {
+  std::vector<Holding> planned;
+  std::ranges::copy_if(plan, std::back_inserter(planned),
+                       [this](const Holding& holding) { return holding.rank == context_.rank; });
+  std::vector<Holding> held = holdings_;
+  std::erase_if(held, [](const Holding& holding) { return holding.units == 0; });
+  std::ranges::sort(planned);
+  std::ranges::sort(held);
+  if (planned == held) return;
+  Throw(ErrorCode::kCorrupt, "read {}: it gives rank {} other rows than it claimed",
+        meeting_.Key(kPlan), context_.rank);
 }
 
 std::vector<Holding> Attempt::CollectClaims() {
@@ -116,9 +136,8 @@ std::vector<Holding> Attempt::CollectClaims() {
 }
 
 void Attempt::PrepareBaseline() {
-  const bool anew =
-      context_.baseline.Prepare(context_.board, base_, outline_, assignment(), context_.rank,
-                                context_.pool, context_.progress);
+  const bool anew = context_.baseline.Prepare(context_.board, base_, outline_, assignment(),
+                                              context_.rank, context_.pool, context_.progress);
   if (anew) result_.notes.emplace_back("the baseline was built anew from the board");
   result_.baseline_bytes = context_.baseline.bytes();
 }
@@ -263,8 +282,10 @@ void Attempt::AwaitVersion() {
   told_ = true;
   result_.manifest = meeting_.AwaitCommit();
   if (result_.manifest.digest == *verdict.digest) return;
-  Throw(ErrorCode::kConflict, "publish version {} of run {}: another one was committed, {} instead "
-        "of {}", result_.manifest.version, context_.run, FormatSha256(result_.manifest.digest),
+  Throw(ErrorCode::kConflict,
+        "publish version {} of run {}: another one was committed, {} instead "
+        "of {}",
+        result_.manifest.version, context_.run, FormatSha256(result_.manifest.digest),
         FormatSha256(*verdict.digest));
 }
 
@@ -289,9 +310,8 @@ void Attempt::FollowVersion() {
     if (context_.check_unchanged) context_.check_unchanged();
     context_.baseline.EndChange(result_.manifest);
   } catch (const std::exception& error) {
-    result_.notes.push_back(
-        fmt::format("the baseline could not follow, the next publish builds it anew: {}",
-                    error.what()));
+    result_.notes.push_back(fmt::format(
+        "the baseline could not follow, the next publish builds it anew: {}", error.what()));
   }
 }
 

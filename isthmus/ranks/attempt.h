@@ -39,6 +39,7 @@ class Attempt {
   void Claim();
   void AgreeOnPlan();
   std::vector<Holding> CollectClaims();
+  void CheckPlanned(const std::vector<Holding>& plan) const;
   void PrepareBaseline();
   void SendSlices();
   void ReceiveSlices();
@@ -56,7 +57,7 @@ class Attempt {
   AttemptContext context_;
   Meeting meeting_;
   tensor::VersionTable outline_;
-  board::Manifest base_;  // the version before
+  board::Manifest base_;           // the version before
   std::vector<Holding> holdings_;  // of the share's tensors
   std::string plan_;               // its text
   std::optional<Assignment> assignment_;

@@ -57,7 +57,7 @@ std::optional<RankBaseline::State> RankBaseline::ReadState() const {
     const auto document = board::ParseJson(text);
     const board::JsonFields fields(document, "");
     fields.CheckFormat();
-    return State{fields.Text("board"),   fields.Text("run"),        fields.Count("version", 1),
+    return State{fields.Text("board"),    fields.Text("run"),        fields.Count("version", 1),
                  fields.Digest("digest"), fields.Digest("contents"), fields.Text("boot")};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) throw;
@@ -105,7 +105,8 @@ bool RankBaseline::Prepare(const board::Board& board, const board::Manifest& hea
   const std::optional<State> state = ReadState();
   const bool same = state && state->Is(board_, head) && state->contents == contents_;
   if (same && map_) return false;
-  if (same && fs::file_size(RegionsPath(directory_)) == total_bytes_) {
+  std::error_code missing;
+  if (same && fs::file_size(RegionsPath(directory_), missing) == total_bytes_) {
     map_.emplace(RegionsPath(directory_), Access::kReadWrite);
     return false;
   }
@@ -138,7 +139,9 @@ void RankBaseline::Build(const board::Board& board, const board::Manifest& head,
   const RemoteVersion version(board, head, directory_ / "fetch", pool, progress);
   map_.reset();
   File::Create(RegionsPath(directory_));
-  fs::resize_file(RegionsPath(directory_), total_bytes_);
+  std::error_code error;
+  fs::resize_file(RegionsPath(directory_), total_bytes_, error);
+  if (error) ThrowErrno(error.value(), "make room in", RegionsPath(directory_).string());
   map_.emplace(RegionsPath(directory_), Access::kReadWrite);
   const ProgressScope scope(progress, "baseline", total_bytes_);
   std::vector<size_t> chunks;

@@ -47,7 +47,10 @@ void PutCall(board::Board& board, const std::string& run, const Call& call);
 class Meeting {
  public:
   Meeting(board::Board& board, std::string run, Call call, uint32_t rank, MonotonicTime deadline)
-      : board_(board), run_(std::move(run)), call_(std::move(call)), rank_(rank),
+      : board_(board),
+        run_(std::move(run)),
+        call_(std::move(call)),
+        rank_(rank),
         deadline_(deadline) {}
 
   const Call& call() const { return call_; }

@@ -122,8 +122,8 @@ std::vector<Holding> ReadPlan(const JsonFields& fields) {
   std::vector<Holding> plan;
   for (size_t i = 0; i < numbers.size(); i += kHoldingNumbers) {
     if (numbers[i] >= kMaxRanks) fields.Refuse("holdings", "no rank");
-    plan.push_back({static_cast<uint32_t>(numbers[i]), numbers[i + 1], numbers[i + 2],
-                    numbers[i + 3]});
+    plan.push_back(
+        {static_cast<uint32_t>(numbers[i]), numbers[i + 1], numbers[i + 2], numbers[i + 3]});
   }
   return plan;
 }
@@ -131,9 +131,8 @@ std::vector<Holding> ReadPlan(const JsonFields& fields) {
 json::object ToJson(const std::vector<SentSlices>& sent) {
   json::array owners;
   for (const SentSlices& item : sent) {
-    owners.push_back({{"rank", item.owner},
-                      {"bytes", item.bytes},
-                      {"sha256", FormatSha256(item.sha256)}});
+    owners.push_back(
+        {{"rank", item.owner}, {"bytes", item.bytes}, {"sha256", FormatSha256(item.sha256)}});
   }
   json::object object = NewObject();
   object["owners"] = std::move(owners);

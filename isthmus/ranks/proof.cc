@@ -17,14 +17,18 @@ uint64_t LeavesOf(const codec::Piece& piece, size_t unit_bytes) {
 class Prover {
  public:
   Prover(const VersionTable& outline, const Assignment& assignment)
-      : outline_(outline), assignment_(assignment), leaves_(outline.tensors.size()),
+      : outline_(outline),
+        assignment_(assignment),
+        leaves_(outline.tensors.size()),
         proofs_(assignment.layout().chunks().size()) {}
 
   void Add(uint32_t rank, const Receipt& receipt) {
     const std::vector<size_t>& owned = assignment_.OwnedBy(rank);
     if (!std::ranges::equal(receipt.chunks, owned, {}, &ChunkProof::chunk)) {
-      Throw(ErrorCode::kCorrupt, "prove coverage: the receipt of rank {} has other chunks than the {} "
-            "that it owns", rank, owned.size());
+      Throw(ErrorCode::kCorrupt,
+            "prove coverage: the receipt of rank {} has other chunks than the {} "
+            "that it owns",
+            rank, owned.size());
     }
     for (const ChunkProof& proof : receipt.chunks) {
       CheckLeaves(rank, proof);
@@ -81,7 +85,7 @@ class Prover {
 
   const VersionTable& outline_;
   const Assignment& assignment_;
-  std::vector<Leaves> leaves_;              // per tensor
+  std::vector<Leaves> leaves_;             // per tensor
   std::vector<const ChunkProof*> proofs_;  // per chunk; every chunk has an owner
 };
 

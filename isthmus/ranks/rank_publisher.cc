@@ -16,8 +16,9 @@ constexpr uint64_t kMaxOutlineBytes = board::kMaxManifestBytes;
 
 RankPlace Checked(RankPlace place) {
   if (place.ranks >= 1 && place.ranks <= kMaxRanks && place.rank < place.ranks) return place;
-  Throw(ErrorCode::kInvalid, "publish as rank {} of {}: expected a rank below the ranks, at most {}",
-        place.rank, place.ranks, kMaxRanks);
+  Throw(ErrorCode::kInvalid,
+        "publish as rank {} of {}: expected a rank below the ranks, at most {}", place.rank,
+        place.ranks, kMaxRanks);
 }
 
 std::string OutlineKey(const std::string& run, const Call& call) {
@@ -49,10 +50,10 @@ RankPublishResult RankPublisher::Publish(const std::vector<ShareTensor>& share,
   const MonotonicTime deadline = MonotonicNow() + options.deadline;
   for (bool rebuilt = false;;) {
     tensor::VersionTable outline;
-    const Call call = place_.rank == 0 ? CallTogether(options, &outline)
-                                       : Join(options, deadline, &outline);
-    const AttemptContext context = {board_,    run_,      place_.rank, writer_, baseline_,
-                                    pool_,     progress_, share,       options, check_unchanged};
+    const Call call =
+        place_.rank == 0 ? CallTogether(options, &outline) : Join(options, deadline, &outline);
+    const AttemptContext context = {board_, run_,      place_.rank, writer_, baseline_,
+                                    pool_,  progress_, share,       options, check_unchanged};
     over_.insert(call.attempt);  // whatever comes of it, it is not joined again
     try {
       return Attempt(context, call, std::move(outline), deadline).Run();
@@ -73,10 +74,11 @@ Call RankPublisher::CallTogether(const RankPublishOptions& options, tensor::Vers
   const board::VersionNumber head = board_.Head(run_);
   const std::optional<board::Manifest> manifest = board_.Read(run_, head);
   if (!manifest) {
-    Throw(ErrorCode::kInvalid,
-          "publish run {} with {} ranks: it has no version yet, publish the checkpoint that training "
-          "starts from first, as one process",
-          run_, place_.ranks);
+    Throw(
+        ErrorCode::kInvalid,
+        "publish run {} with {} ranks: it has no version yet, publish the checkpoint that training "
+        "starts from first, as one process",
+        run_, place_.ranks);
   }
   writer_ = publish::OpenKeptWriter(board_, run_, manifest->view, baseline_.directory() / "writer");
   *outline = baseline_.OutlineOf(board_, *manifest, pool_, progress_);

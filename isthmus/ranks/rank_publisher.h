@@ -27,9 +27,9 @@ struct RankPlace {
 
 struct RankPublishOptions {
   int64_t step = 0;  // the trainer's optimizer step: by it ranks know that they mean the same
-  codec::EncodingPolicy encoding;          // nullopt: by cost
-  std::map<std::string, std::string> meta;  // the lead's counts
-  uint64_t part_bytes = uint64_t{64} << 20;  // a patch is uploaded in parts of about this size
+  codec::EncodingPolicy encoding;               // nullopt: by cost
+  std::map<std::string, std::string> meta;      // the lead's counts
+  uint64_t part_bytes = uint64_t{64} << 20;     // a patch is uploaded in parts of about this size
   std::chrono::milliseconds deadline{600'000};  // for all waiting together
 };
 
@@ -72,7 +72,7 @@ class RankPublisher {
   ThreadPool& pool_;
   Progress& progress_;
   RankBaseline baseline_;
-  board::Writer writer_;  // the lead's
+  board::Writer writer_;        // the lead's
   std::set<std::string> over_;  // attempts that are
 };
 

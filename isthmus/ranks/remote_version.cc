@@ -134,9 +134,9 @@ void RemoteVersion::ReadChunk(size_t chunk, ByteVector* bytes) const {
   std::vector<Read> reads;
   for (const codec::Piece& piece : chain_->layout().Pieces(info)) {
     const Place& place = place_of_[piece.tensor];
-    reads.push_back({place.key, place.offset + piece.first_unit * unit_bytes,
-                     MutableByteSpan(*bytes).subspan(piece.chunk_unit * unit_bytes,
-                                                     piece.units * unit_bytes)});
+    reads.push_back(
+        {place.key, place.offset + piece.first_unit * unit_bytes,
+         MutableByteSpan(*bytes).subspan(piece.chunk_unit * unit_bytes, piece.units * unit_bytes)});
   }
   ReadAll(store_, std::move(reads));
   if (chain_->Touches(chunk)) chain_->FoldChunk(chunk, *bytes);

@@ -14,8 +14,7 @@ constexpr std::string_view kRowsKey = "isthmus.rows";
 std::vector<fs::path> ShardsIn(const fs::path& directory) {
   std::error_code error;
   std::vector<fs::path> files;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end;
-       at.increment(error)) {
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (name.ends_with(".safetensors") && !name.starts_with('.')) files.push_back(at->path());
   }
@@ -39,8 +38,8 @@ HeldRows RowsOf(const tensor::TensorInfo& info, const board::JsonFields& said) {
   if (rows.size() != 2) said.Refuse(info.name, "expected [first row, rows of the whole tensor]");
   if (info.shape.empty()) said.Refuse(info.name, "a tensor without dimensions has no rows");
   if (rows[0] > rows[1] || held.rows > rows[1] - rows[0]) {
-    said.Refuse(info.name, fmt::format("{} rows from row {} on, of {} in all", held.rows, rows[0],
-                                       rows[1]));
+    said.Refuse(info.name,
+                fmt::format("{} rows from row {} on, of {} in all", held.rows, rows[0], rows[1]));
   }
   held.first_row = rows[0];
   held.shape.front() = rows[1];
@@ -50,7 +49,8 @@ HeldRows RowsOf(const tensor::TensorInfo& info, const board::JsonFields& said) {
 
 void CheckNamesExist(const board::JsonFields& said, const tensor::SafetensorsHeader& header) {
   for (const std::string& name : said.Keys()) {
-    if (std::ranges::find(header.tensors, name, &tensor::TensorInfo::name) == header.tensors.end()) {
+    if (std::ranges::find(header.tensors, name, &tensor::TensorInfo::name) ==
+        header.tensors.end()) {
       said.Refuse(name, "the file has no such tensor");
     }
   }

@@ -99,9 +99,8 @@ ByteVector EncodeSlices(const ChunkLayout& layout, const std::vector<Slice>& sli
       policy, pool, NoProgress(),
       [&](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), &part); });
   ByteVector bytes;
-  part.Finish(codec::VersionPair{diff.base.Digest(), diff.next.Digest()}, [&](ByteSpan piece) {
-    bytes.insert(bytes.end(), piece.begin(), piece.end());
-  });
+  part.Finish(codec::VersionPair{diff.base.Digest(), diff.next.Digest()},
+              [&](ByteSpan piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
   return bytes;
 }
 
@@ -111,7 +110,8 @@ std::vector<ByteVector> DecodeSlices(const ChunkLayout& layout, const std::vecto
   SliceChunks chunks(layout, slices, before);
   const codec::Part part = codec::Part::Open(bytes);
   if (!part.versions() || part.versions()->base != chunks.Digest(table)) {
-    Throw(ErrorCode::kCorrupt, "take the slices of rank {}: it compared with other old bytes", rank);
+    Throw(ErrorCode::kCorrupt, "take the slices of rank {}: it compared with other old bytes",
+          rank);
   }
   const codec::Chain chain(table, {{&part}});
   ByteVector scratch;

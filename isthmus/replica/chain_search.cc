@@ -16,8 +16,8 @@ const Plan& ChainSearch::Next(VersionNumber held, const Sha256Digest& held_diges
   }
   for (;;) {
     const bool shortest = anchors_ == 0;
-    manifests_ = shortest ? source_->OnShortestWay(unusable_)
-                          : source_->DownToAnchor(anchors_, unusable_);
+    manifests_ =
+        shortest ? source_->OnShortestWay(unusable_) : source_->DownToAnchor(anchors_, unusable_);
     std::set<PlannedPayload> blocked = unusable_;
     if (shortest) blocked.insert(source_->gone().begin(), source_->gone().end());
     if (std::optional<Plan> plan = MakePlan(manifests_, held, target_, blocked)) {

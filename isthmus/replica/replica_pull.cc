@@ -41,9 +41,8 @@ void FetchChain(const board::Board& board, const ChainSearch& search,
                 std::span<const PlannedPayload> patches, ThreadPool& pool, Progress& progress,
                 FetchedPatches* fetched) {
   for (const PlannedPayload& planned : patches) {
-    BlamePayload(planned, [&] {
-      fetched->Add(board.store(), search.PayloadOf(planned), pool, progress);
-    });
+    BlamePayload(planned,
+                 [&] { fetched->Add(board.store(), search.PayloadOf(planned), pool, progress); });
   }
 }
 
