@@ -152,6 +152,27 @@ def json_seeds():
         yield "board_json", json.dumps(value).encode()
 
 
+def rank_message_seeds():
+    """As fuzz/rank_messages.cc tells them apart by their first byte."""
+    held = {"name": "a", "dtype": "BF16", "shape": [4, 8], "first_row": 1, "rows": 3}
+    leaf = "0123456789abcdef" * 2
+    chunks = [{"number": 0, "before": leaf, "changed": 3, "after": leaf},
+              {"number": 1, "before": leaf}]
+    refusal = {"format": 1, "code": "invalid", "reason": "rank 1 holds too much", "baselines": 0}
+    messages = (
+        {"version": 2, "attempt": "0123456789abcdef", "step": -3, "ranks": 3, "outline": SHA256},
+        {"tensors": [held, held | {"name": "b", "dtype": "F4", "shape": [3, 3, 2]}]},
+        {"holdings": [0, 0, 0, 16, 1, 0, 16, 16, 2, 1, 0, 9]},
+        {"owners": [{"rank": 2, "bytes": 100, "sha256": SHA256}]},
+        {"plan": SHA256, "chunks": chunks, "payload": manifest()["payloads"][0]},
+        refusal,
+        {"refused": refusal},
+        {"digest": SHA256},
+    )
+    for kind, message in enumerate(messages):
+        yield "rank_messages", bytes([min(kind, 6)]) + json.dumps({"format": 1} | message).encode()
+
+
 def store_answer_seeds():
     """As fuzz/store_answers.cc tells them apart by their first byte."""
     listing = ("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
@@ -227,7 +248,7 @@ def drawn_seeds():
 def main(dest):
     shutil.rmtree(dest, ignore_errors=True)
     found = [*part_seeds(), *checkpoint_seeds(), *json_seeds()]
-    found += [*store_answer_seeds(), *request_body_seeds(), *http_seeds(), *drawn_seeds()]
+    found += [*rank_message_seeds(), *store_answer_seeds(), *request_body_seeds(), *http_seeds(), *drawn_seeds()]
     for number, (target, data) in enumerate(found):
         if len(data) > MAX_BYTES:
             continue

@@ -22,11 +22,6 @@ std::string SlicesPartName(uint32_t from, uint32_t to) {
   return fmt::format("slices-{:05}-{:05}.part", from, to);
 }
 
-// The lead's proof did not lead to the head.
-struct WrongBaselines {
-  Error error;
-};
-
 board::Manifest ReadBase(const board::Board& board, const std::string& run,
                          board::VersionNumber version) {
   std::optional<board::Manifest> manifest = board.Read(run, version);
@@ -192,9 +187,16 @@ void Attempt::TakeSlicesFrom(uint32_t sender, const std::vector<Slice>& slices) 
           key);
   }
   const auto before = [this](const Slice& slice, MutableByteSpan to) { CopyOld(slice, to); };
-  std::vector<ByteVector> bytes =
-      DecodeSlices(assignment().layout(), slices, before, AsBytes(*part), sender);
-  for (size_t i = 0; i < slices.size(); ++i) new_chunks_->Receive(slices[i], std::move(bytes[i]));
+  auto bytes = DecodeSlices(assignment().layout(), slices, before, AsBytes(*part), sender);
+  if (!bytes) {
+    throw WrongBaselines{Error(
+        ErrorCode::kCorrupt,
+        fmt::format("take the slices of rank {}: it compared with other old bytes than rank {} has",
+                    sender, context_.rank))};
+  }
+  for (size_t i = 0; i < slices.size(); ++i) {
+    new_chunks_->Receive(slices[i], std::move((*bytes)[i]));
+  }
 }
 
 void Attempt::EncodeOwned() {

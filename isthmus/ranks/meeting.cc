@@ -169,7 +169,9 @@ void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {
     const auto text = board_.ReadChecked(key);
     if (!text) continue;
     const Refusal why = board::ReadText(board_.store(), key, *text, ReadRefusal);
-    throw Error(why.code, fmt::format("rank {} failed: {}", *rank, why.reason));
+    const Error error(why.code, fmt::format("rank {} failed: {}", *rank, why.reason));
+    if (why.baselines) throw WrongBaselines{error};
+    throw error;
   }
 }
 

@@ -22,6 +22,11 @@ inline constexpr std::string_view kOutlineName = "outline";
 // committed by somebody else.
 struct AttemptIsOver {};
 
+// Thrown where it shows that the ranks' baselines are not the head.
+struct WrongBaselines {
+  Error error;
+};
+
 // Thrown where a rank waits: the lead has refused, so that no version comes of this attempt.
 struct Refused {
   Refusal refusal;
@@ -72,7 +77,8 @@ class Meeting {
   // Waits for what this rank's neighbour `rank` says; as Await.
   std::string AwaitFrom(std::string_view kind, uint32_t rank) { return Await(NameOf(kind, rank)); }
   // As the lead: waits for the objects of this kind of all ranks, and returns their texts by rank.
-  // A rank that failed ends it with that rank's error; kConflict: another lead has called.
+  // A rank that failed ends it with that rank's error, or WrongBaselines; kConflict: another lead
+  // has called.
   std::vector<std::string> Gather(std::string_view kind);
   // Waits until the version is in the log.
   board::Manifest AwaitCommit();

@@ -51,7 +51,7 @@ class SlicesTest : public ::testing::Test {
   ByteVector Encode() {
     return EncodeSlices(*layout_, slices_, From(before_), From(after_), {}, pool_);
   }
-  std::vector<ByteVector> Decode(ByteSpan part) {
+  std::optional<std::vector<ByteVector>> Decode(ByteSpan part) {
     return DecodeSlices(*layout_, slices_, From(before_), part, 4);
   }
 
@@ -63,7 +63,7 @@ class SlicesTest : public ::testing::Test {
 };
 
 TEST_F(SlicesTest, TheOwnerGetsTheNewBytes) {
-  const std::vector<ByteVector> got = Decode(Encode());
+  const std::vector<ByteVector> got = Decode(Encode()).value();
   for (size_t i = 0; i < slices_.size(); ++i) {
     ByteVector expected(got[i].size());
     From(after_)(slices_[i], expected);
@@ -75,20 +75,19 @@ TEST_F(SlicesTest, NoChangeIsAPartToo) {
   after_ = before_;
   const ByteVector part = Encode();
   EXPECT_LT(part.size(), 400u);
-  EXPECT_EQ(Decode(part).size(), slices_.size());
+  EXPECT_EQ(Decode(part)->size(), slices_.size());
 }
 
 TEST_F(SlicesTest, OtherOldBytesAreNoticed) {
   const ByteVector part = Encode();
   before_[0][21] ^= std::byte{1};
-  ExpectError(
-      ErrorCode::kCorrupt, [&] { Decode(part); }, "rank 4", "other old bytes");
+  EXPECT_FALSE(Decode(part));
 }
 
 TEST_F(SlicesTest, SlicesOfAnotherPlanAreNoticed) {
   const ByteVector part = Encode();
   slices_.back().units -= 1;
-  ExpectError(ErrorCode::kCorrupt, [&] { Decode(part); });
+  EXPECT_FALSE(Decode(part));
 }
 
 TEST_F(SlicesTest, DamageIsNoticed) {
@@ -96,7 +95,9 @@ TEST_F(SlicesTest, DamageIsNoticed) {
   for (int i = 0; i < 200; ++i) {
     ByteVector damaged = part;
     damaged[random_() % damaged.size()] ^= std::byte{static_cast<unsigned char>(1 << i % 8)};
-    ExpectError(ErrorCode::kCorrupt, [&] { Decode(damaged); });
+    ExpectError(ErrorCode::kCorrupt, [&] {
+      if (!Decode(damaged)) Throw(ErrorCode::kCorrupt, "");  // the digest of the old bytes
+    });
   }
   ExpectError(ErrorCode::kCorrupt, [&] { Decode({}); });
 }
