@@ -7,6 +7,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/codec/chain.h"
 #include "isthmus/codec/chunk_differ.h"
+#include "isthmus/ranks/messages.h"
 
 namespace isthmus::ranks {
 namespace {
@@ -110,8 +111,9 @@ std::vector<ByteVector> DecodeSlices(const ChunkLayout& layout, const std::vecto
   SliceChunks chunks(layout, slices, before);
   const codec::Part part = codec::Part::Open(bytes);
   if (!part.versions() || part.versions()->base != chunks.Digest(table)) {
-    Throw(ErrorCode::kCorrupt, "take the slices of rank {}: it compared with other old bytes",
-          rank);
+    throw WrongBaselines(
+        ErrorCode::kCorrupt,
+        fmt::format("take the slices of rank {}: it compared with other old bytes", rank));
   }
   const codec::Chain chain(table, {{&part}});
   ByteVector scratch;

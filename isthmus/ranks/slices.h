@@ -21,7 +21,8 @@ ByteVector EncodeSlices(const codec::ChunkLayout& layout, const std::vector<Slic
                         codec::EncodingPolicy policy, ThreadPool& pool);
 
 // The slices' new bytes, from the owner's old ones and the part that `rank` sent. kCorrupt: the
-// part is malformed, or begins at other bytes than the owner's, or does not lead where it says.
+// part is malformed, or does not lead where it says; as WrongBaselines: it begins at other bytes
+// than the owner's.
 std::vector<ByteVector> DecodeSlices(const codec::ChunkLayout& layout,
                                      const std::vector<Slice>& slices, const CopySlice& before,
                                      ByteSpan part, uint32_t rank);
