@@ -12,11 +12,10 @@
 namespace isthmus::ranks {
 namespace {
 
-constexpr std::string_view kClaim = "claim";
 constexpr std::string_view kSlices = "slices";
 constexpr std::string_view kReceipt = "receipt";
 const std::string kPlan = "plan.json";
-const std::string kVerdict = "verdict.json";
+const std::string kVerdict(kVerdictName);
 
 std::string SlicesPartName(uint32_t from, uint32_t to) {
   return fmt::format("slices-{:05}-{:05}.part", from, to);
@@ -49,9 +48,10 @@ RankPublishResult Attempt::Run() {
     upload_.Drop();
     throw;
   } catch (const WrongBaselines& wrong) {
-    const Refusal refusal = {wrong.error.code(), wrong.error.what(), true};
+    const Refusal refusal = {wrong.code(), wrong.what(), true};
     upload_.Drop();
     meeting_.Fail(refusal);
+    if (!meeting_.leads()) AwaitVerdict();
     throw Refused{refusal};
   } catch (const Error& error) {
     if (!told_) meeting_.Fail({error.code(), error.what(), false});
@@ -86,7 +86,7 @@ void Attempt::Claim() {
     claim.push_back(tensor.held);
     holdings_.push_back(HoldingOf(outline_, context_.rank, tensor.held));
   }
-  meeting_.Create(Meeting::NameOf(kClaim, context_.rank), ToJson(claim));
+  meeting_.Create(Meeting::NameOf(kClaimKind, context_.rank), ToJson(claim));
 }
 
 void Attempt::AgreeOnPlan() {
@@ -118,10 +118,10 @@ void Attempt::CheckPlanned(const std::vector<Holding>& plan) const {
 }
 
 std::vector<Holding> Attempt::CollectClaims() {
-  const std::vector<std::string> claims = meeting_.Gather(kClaim);
+  const std::vector<std::string> claims = meeting_.Gather(kClaimKind);
   std::vector<Holding> holdings;
   for (uint32_t rank = 0; rank < claims.size(); ++rank) {
-    const auto claim = meeting_.Parse(Meeting::NameOf(kClaim, rank), claims[rank], ReadClaim);
+    const auto claim = meeting_.Parse(Meeting::NameOf(kClaimKind, rank), claims[rank], ReadClaim);
     for (const HeldRows& held : claim) {
       holdings.push_back(HoldingOf(outline_, rank, held));
       if (holdings.back().units == 0) holdings.pop_back();
@@ -187,16 +187,9 @@ void Attempt::TakeSlicesFrom(uint32_t sender, const std::vector<Slice>& slices) 
           key);
   }
   const auto before = [this](const Slice& slice, MutableByteSpan to) { CopyOld(slice, to); };
-  auto bytes = DecodeSlices(assignment().layout(), slices, before, AsBytes(*part), sender);
-  if (!bytes) {
-    throw WrongBaselines{Error(
-        ErrorCode::kCorrupt,
-        fmt::format("take the slices of rank {}: it compared with other old bytes than rank {} has",
-                    sender, context_.rank))};
-  }
-  for (size_t i = 0; i < slices.size(); ++i) {
-    new_chunks_->Receive(slices[i], std::move((*bytes)[i]));
-  }
+  std::vector<ByteVector> bytes =
+      DecodeSlices(assignment().layout(), slices, before, AsBytes(*part), sender);
+  for (size_t i = 0; i < slices.size(); ++i) new_chunks_->Receive(slices[i], std::move(bytes[i]));
 }
 
 void Attempt::EncodeOwned() {
@@ -250,10 +243,10 @@ void Attempt::Decide() {
   }
   const ProvenVersion proven = ProveReceipts(outline_, assignment(), receipt_.plan, receipts);
   if (proven.base.Digest() != base_.digest) {
-    throw WrongBaselines{Error(
-        ErrorCode::kCorrupt, fmt::format("prove the baselines: together they are not version {} of "
-                                         "run {}",
-                                         base_.version, context_.run))};
+    throw WrongBaselines(ErrorCode::kCorrupt,
+                         fmt::format("prove the baselines: together they are not version {} of "
+                                     "run {}",
+                                     base_.version, context_.run));
   }
   result_.manifest = DraftManifest(proven);
   context_.board.CheckWriter(context_.writer);
@@ -278,9 +271,15 @@ board::Manifest Attempt::DraftManifest(const ProvenVersion& proven) const {
   return manifest;
 }
 
-void Attempt::AwaitVersion() {
-  const Verdict verdict = meeting_.Parse(kVerdict, meeting_.Await(kVerdict), ReadVerdict);
+// Throws Refused if it is that.
+Verdict Attempt::AwaitVerdict() {
+  Verdict verdict = meeting_.Parse(kVerdict, meeting_.Await(kVerdict), ReadVerdict);
   if (verdict.refused) throw Refused{*verdict.refused};
+  return verdict;
+}
+
+void Attempt::AwaitVersion() {
+  const Verdict verdict = AwaitVerdict();
   told_ = true;
   result_.manifest = meeting_.AwaitCommit();
   if (result_.manifest.digest == *verdict.digest) return;

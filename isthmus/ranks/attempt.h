@@ -47,6 +47,7 @@ class Attempt {
   void EncodeOwned();
   void GiveReceipt();
   void Decide();
+  Verdict AwaitVerdict();
   void AwaitVersion();
   void FollowVersion();
   board::Manifest DraftManifest(const ProvenVersion& proven) const;

@@ -12,7 +12,6 @@ namespace isthmus::ranks {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPause{250};
-constexpr std::string_view kVerdict = "verdict.json";
 constexpr std::string_view kFailed = "failed";
 constexpr size_t kRankDigits = 5;
 constexpr size_t kNamedRanks = 8;  // in a message
@@ -106,7 +105,7 @@ void Meeting::Put(const std::string& name, ByteSpan content) {
 void Meeting::RemoveOwn() {
   if (leads()) own_.push_back(Key(std::string(kOutlineName)));
   for (const std::string& key : own_) {
-    if (key.ends_with(kVerdict)) continue;  // the others still read it
+    if (key.ends_with(kVerdictName)) continue;  // the others still read it
     try {
       board_.store().Delete(key);
     } catch (const Error&) {  // left to cleaning
@@ -128,7 +127,7 @@ void Meeting::CheckGoesOn() {
   const std::optional<Call> now = ReadCurrentCall(board_, run_);
   if (now && *now != call_) throw AttemptIsOver();
   if (leads()) CheckNobodyFailed(board_.store().List(Prefix()));
-  const std::string name(kVerdict);
+  const std::string name(kVerdictName);
   if (const auto text = board_.ReadChecked(Key(name))) {
     const Verdict verdict = Parse(name, *text, ReadVerdict);
     if (verdict.refused) throw Refused{*verdict.refused};
@@ -169,9 +168,9 @@ void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {
     const auto text = board_.ReadChecked(key);
     if (!text) continue;
     const Refusal why = board::ReadText(board_.store(), key, *text, ReadRefusal);
-    const Error error(why.code, fmt::format("rank {} failed: {}", *rank, why.reason));
-    if (why.baselines) throw WrongBaselines{error};
-    throw error;
+    const std::string reason = fmt::format("rank {} failed: {}", *rank, why.reason);
+    if (why.baselines) throw WrongBaselines(why.code, reason);
+    throw Error(why.code, reason);
   }
 }
 
@@ -186,7 +185,7 @@ board::Manifest Meeting::AwaitCommit() {
 void Meeting::Fail(const Refusal& refusal) {
   try {
     if (leads()) {
-      Create(std::string(kVerdict), ToJson(Verdict{std::nullopt, refusal}));
+      Create(std::string(kVerdictName), ToJson(Verdict{std::nullopt, refusal}));
     } else {
       Create(NameOf(kFailed, rank_), ToJson(refusal));
     }

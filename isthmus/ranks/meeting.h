@@ -17,15 +17,13 @@ namespace isthmus::ranks {
 
 // The lead's, beside its call.
 inline constexpr std::string_view kOutlineName = "outline";
+inline constexpr std::string_view kVerdictName = "verdict.json";
+// The first thing that a rank says in an attempt.
+inline constexpr std::string_view kClaimKind = "claim";
 
 // Thrown where a rank waits: the lead has called to another attempt, or the attempt's version was
 // committed by somebody else.
 struct AttemptIsOver {};
-
-// Thrown where it shows that the ranks' baselines are not the head.
-struct WrongBaselines {
-  Error error;
-};
 
 // Thrown where a rank waits: the lead has refused, so that no version comes of this attempt.
 struct Refused {

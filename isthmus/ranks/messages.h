@@ -73,6 +73,11 @@ struct Refusal {
 boost::json::object ToJson(const Refusal& refusal);
 Refusal ReadRefusal(const board::JsonFields& fields);
 
+// What ranks compared with is not the version before.
+struct WrongBaselines : Error {
+  using Error::Error;
+};
+
 // The version that is about to be committed, or why there is none.
 struct Verdict {
   std::optional<Sha256Digest> digest;

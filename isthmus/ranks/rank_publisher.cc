@@ -32,8 +32,9 @@ std::string OutlineKey(const std::string& run, const Call& call) {
 
 std::string DescribeCall(const std::optional<Call>& call) {
   if (!call) return "there is none";
-  return fmt::format("the last one is for step {}, version {}, {} ranks", call->step, call->version,
-                     call->ranks);
+  return fmt::format(
+      "the last one is for step {}, version {}, {} ranks; it is over if it is this one's",
+      call->step, call->version, call->ranks);
 }
 
 }  // namespace
@@ -107,11 +108,21 @@ Call RankPublisher::Join(const RankPublishOptions& options, MonotonicTime deadli
     call = ReadCurrentCall(board_, run_);
     if (!call || call->step != options.step || call->ranks != place_.ranks) continue;
     if (over_.contains(call->attempt) || board_.Exists(run_, call->version)) continue;
+    if (IsTaken(*call)) continue;
     const auto table = board_.store().Get(OutlineKey(run_, *call), kMaxOutlineBytes);
     if (!table || Sha256(AsBytes(*table)) != call->outline) continue;
     *outline = tensor::VersionTable::Parse(AsBytes(*table));
     return *call;
   }
+}
+
+// Decided, or answered as this rank by another process: an attempt of trainers that may be gone.
+bool RankPublisher::IsTaken(const Call& call) const {
+  const Meeting meeting(board_, run_, call, place_.rank, MonotonicNow());
+  const auto exists = [&](const std::string& name) {
+    return board_.store().Size(meeting.Key(name)).has_value();
+  };
+  return exists(std::string(kVerdictName)) || exists(Meeting::NameOf(kClaimKind, place_.rank));
 }
 
 }  // namespace isthmus::ranks

@@ -67,6 +67,8 @@ class RankPublisher {
   Call Join(const RankPublishOptions& options, MonotonicTime deadline,
             tensor::VersionTable* outline);
 
+  bool IsTaken(const Call& call) const;
+
   board::Board& board_;
   std::string run_;
   RankPlace place_;

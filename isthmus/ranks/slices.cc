@@ -7,6 +7,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/codec/chain.h"
 #include "isthmus/codec/chunk_differ.h"
+#include "isthmus/ranks/messages.h"
 
 namespace isthmus::ranks {
 namespace {
@@ -104,18 +105,16 @@ ByteVector EncodeSlices(const ChunkLayout& layout, const std::vector<Slice>& sli
   return bytes;
 }
 
-std::optional<std::vector<ByteVector>> DecodeSlices(const ChunkLayout& layout,
-                                                    const std::vector<Slice>& slices,
-                                                    const CopySlice& before, ByteSpan bytes,
-                                                    uint32_t rank) {
+std::vector<ByteVector> DecodeSlices(const ChunkLayout& layout, const std::vector<Slice>& slices,
+                                     const CopySlice& before, ByteSpan bytes, uint32_t rank) {
   const VersionTable table = TableOf(layout, slices);
   SliceChunks chunks(layout, slices, before);
   const codec::Part part = codec::Part::Open(bytes);
-  if (!part.versions()) {
-    Throw(ErrorCode::kCorrupt, "take the slices of rank {}: they do not say what they lead to",
-          rank);
+  if (!part.versions() || part.versions()->base != chunks.Digest(table)) {
+    throw WrongBaselines(
+        ErrorCode::kCorrupt,
+        fmt::format("take the slices of rank {}: it compared with other old bytes", rank));
   }
-  if (part.versions()->base != chunks.Digest(table)) return std::nullopt;
   const codec::Chain chain(table, {{&part}});
   ByteVector scratch;
   for (size_t chunk = 0; chunk < chain.layout().chunks().size(); ++chunk) {

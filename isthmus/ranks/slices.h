@@ -4,7 +4,6 @@
 #define ISTHMUS_RANKS_SLICES_H_
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "isthmus/base/thread_pool.h"
@@ -21,13 +20,12 @@ ByteVector EncodeSlices(const codec::ChunkLayout& layout, const std::vector<Slic
                         const CopySlice& before, const CopySlice& after,
                         codec::EncodingPolicy policy, ThreadPool& pool);
 
-// The slices' new bytes, from the owner's old ones and the part that `rank` sent; nullopt if it
-// compared with other old bytes than the owner's. kCorrupt: the part is malformed, or does not lead
-// where it says.
-std::optional<std::vector<ByteVector>> DecodeSlices(const codec::ChunkLayout& layout,
-                                                    const std::vector<Slice>& slices,
-                                                    const CopySlice& before, ByteSpan part,
-                                                    uint32_t rank);
+// The slices' new bytes, from the owner's old ones and the part that `rank` sent. kCorrupt: the
+// part is malformed, or does not lead where it says; as WrongBaselines: it begins at other bytes
+// than the owner's.
+std::vector<ByteVector> DecodeSlices(const codec::ChunkLayout& layout,
+                                     const std::vector<Slice>& slices, const CopySlice& before,
+                                     ByteSpan part, uint32_t rank);
 
 }  // namespace isthmus::ranks
 
