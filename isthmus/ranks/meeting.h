@@ -21,8 +21,7 @@ inline constexpr std::string_view kVerdictName = "verdict.json";
 // The first thing that a rank says in an attempt.
 inline constexpr std::string_view kClaimKind = "claim";
 
-// Thrown where a rank waits: the lead has called to another attempt, or the attempt's version was
-// committed by somebody else.
+// Thrown where a rank waits: the lead has called to another attempt.
 struct AttemptIsOver {};
 
 // Thrown where a rank waits: the lead has refused, so that no version comes of this attempt.
@@ -93,6 +92,7 @@ class Meeting {
  private:
   std::string Prefix() const;
   void CheckGoesOn();
+  void CheckStillCalled();
   void CheckNobodyFailed(const std::vector<std::string>& keys);
 
   board::Board& board_;
