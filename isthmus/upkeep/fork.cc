@@ -167,8 +167,8 @@ class Forker {
       found = error.what();
     }
     Throw(ErrorCode::kConflict,
-          "the fork was made, and a cleaning of run {} took its objects meanwhile: {}; fork again "
-          "under another name",
+          "the fork was made, while a cleaning of run {} that takes its objects was under way: {}; "
+          "if \"isthmus verify\" finds them missing, fork again under another name",
           origin_.run, found);
   }
 

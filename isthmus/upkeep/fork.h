@@ -27,9 +27,9 @@ struct ForkResult {
 // Commits version 1 of the new run: the bytes of the parent's version, as an anchor whose objects
 // are the parent's. A first version that is a fork itself counts as the version that it was forked
 // from. kNotFound: no such version, or an object is missing. kConflict: the version is revoked; the
-// new run has a version; or a cleaning of the parent took the objects meanwhile, which the message
-// says, for then the fork stands without them. kInvalid: there is no anchor and no checkpoint, or
-// the checkpoint is another one. kCorrupt: an object has another size.
+// new run has a version; or a cleaning of the parent takes the objects meanwhile, which the message
+// says, for then the fork stands, perhaps without them. kInvalid: there is no anchor and no
+// checkpoint, or the checkpoint is another one. kCorrupt: an object has another size.
 ForkResult Fork(board::Board& board, const ForkRequest& request, ThreadPool& pool,
                 Progress& progress);
 

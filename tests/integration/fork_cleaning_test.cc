@@ -154,7 +154,7 @@ TEST_F(ForkCleaningTest, AForkSaysThatACleaningTookItsObjects) {
         [&] {
           ForkWithHook({"run", 3}, run, "runs/" + run + "/log/0000000001.json", hook);
         },
-        "a cleaning of run run took its objects", "another name");
+        "a cleaning of run run that takes its objects", "another name");
     EXPECT_THAT(Objects("runs/run/pins/"), IsEmpty());
   };
   expect_lost("a", [&] { OpenBoard().store().Delete(kAnchor3); });
