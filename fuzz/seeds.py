@@ -139,6 +139,7 @@ def json_seeds():
     first = {key: value for key, value in manifest().items() if key != "step"} | {
         "version": 1, "parent": None, "payloads": manifest()["payloads"][1:], "files": {}, "meta": {},
     }  # fmt: skip
+    fork = first | {"run": "n", "fork": {"run": "r", "version": 2}}
     uuid = "00000000-0000-4000-8000-000000000000"
     objects = [
         {"format": 1, "board": uuid},
@@ -146,7 +147,7 @@ def json_seeds():
         {"format": 1, "version": 1},
         {"format": 1, "run": "r", "epoch": 1, "id": "previous", "opened_at": uuid},
     ]
-    for value in (manifest(), first):
+    for value in (manifest(), first, fork):
         yield "manifest", json.dumps(value).encode()
     for value in (*objects, first):
         yield "board_json", json.dumps(value).encode()

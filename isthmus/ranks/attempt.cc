@@ -257,6 +257,7 @@ void Attempt::Decide() {
 
 board::Manifest Attempt::DraftManifest(const ProvenVersion& proven) const {
   board::Manifest manifest = base_;
+  manifest.fork.reset();  // said by a run's first version only
   manifest.version = meeting_.call().version;
   manifest.parent = base_.version;
   manifest.epoch = context_.writer.epoch;

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "isthmus/ranks/rank_publisher.h"
+#include "isthmus/upkeep/fork.h"
 #include "tests/integration/main_job.h"
 #include "tests/support/seed.h"
 
@@ -137,6 +138,19 @@ TEST_F(RanksTest, AVersionOfOneProcessComesBetween) {
   model_.Step(300, &random_);
   PublishTogether(4);
   ExpectModel(4);
+}
+
+TEST_F(RanksTest, AForkIsPublishedUpon) {
+  Publish();
+  const std::unique_ptr<ThreadPool> pool = std::make_unique<ThreadPool>(1);
+  board::Board board = OpenBoard();
+  upkeep::Fork(board, {{"run", 1}, "fork", {}}, *pool, NoProgress());
+  RankPublisher lead(board, "fork", {0, 1}, dir_ / "lead", *pool, NoProgress());
+  model_.Step(300, &random_);
+  lead.Publish(ShareOf(model_, 0, 1), {.step = 2});
+  model_.Write(dir_ / "expected");
+  replica::Replica(dir_ / "replica", pool_, NoProgress()).Pull(board, "fork", 2);
+  EXPECT_EQ(FilesOf(dir_ / "replica"), FilesOf(dir_ / "expected"));
 }
 
 TEST_F(RanksTest, NothingChangedIsAVersion) {
