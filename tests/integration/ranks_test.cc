@@ -142,12 +142,14 @@ TEST_F(RanksTest, AVersionOfOneProcessComesBetween) {
 
 TEST_F(RanksTest, AForkIsPublishedUpon) {
   Publish();
-  const std::unique_ptr<ThreadPool> pool = std::make_unique<ThreadPool>(1);
   board::Board board = OpenBoard();
-  upkeep::Fork(board, {{"run", 1}, "fork", {}}, *pool, NoProgress());
-  RankPublisher lead(board, "fork", {0, 1}, dir_ / "lead", *pool, NoProgress());
+  upkeep::ForkRequest request;
+  request.from = {"run", 1};
+  request.run = "fork";
+  upkeep::Fork(board, request, pool_, NoProgress());
+  RankPublisher lead(board, "fork", {0, 1}, dir_ / "lead", pool_, NoProgress());
   model_.Step(300, &random_);
-  lead.Publish(ShareOf(model_, 0, 1), {.step = 2});
+  lead.Publish(ShareOf(model_, 0, 1), RankPublishOptions());
   model_.Write(dir_ / "expected");
   replica::Replica(dir_ / "replica", pool_, NoProgress()).Pull(board, "fork", 2);
   EXPECT_EQ(FilesOf(dir_ / "replica"), FilesOf(dir_ / "expected"));
