@@ -73,14 +73,20 @@ class Cleaner {
           board_.store().Describe(), inventory_.problems.size(), inventory_.problems.front());
   }
 
-  // What an earlier cleaning removed is no way to a version, and need not be removed again.
+  // What an earlier cleaning let go is no way to a version. If it was killed before it removed all
+  // of it, this one does the rest.
   void WithoutGone() {
     const board::Kept kept = board::ReadKept(board_, run_);
     for (Manifest& manifest : manifests_) {
       if (kept.MayHave(manifest.version)) continue;
-      const size_t own = inventory_.manifests.at(manifest.version).payloads.size();
+      const std::vector<board::Payload>& own = inventory_.manifests.at(manifest.version).payloads;
+      for (const board::Payload& payload : own) {
+        for (const board::PayloadPart& part : payload.parts) {
+          if (inventory_.objects.contains(part.key)) doomed_.emplace(part.key, part.bytes);
+        }
+      }
       manifest.payloads.erase(manifest.payloads.begin(),
-                              manifest.payloads.begin() + static_cast<ptrdiff_t>(own));
+                              manifest.payloads.begin() + static_cast<ptrdiff_t>(own.size()));
       gone_.insert(manifest.version);
     }
   }
@@ -120,9 +126,12 @@ class Cleaner {
       ++report_.payloads_removed;
       for (const auto& part : PayloadAt(manifests_, place).parts) {
         const bool own = part.key.starts_with(board::DataPrefix(run_));
-        if (own && !needed_.contains(part.key)) doomed_.emplace(part.key, part.bytes);
+        if (own) doomed_.emplace(part.key, part.bytes);
       }
     }
+    std::erase_if(doomed_, [this](const auto& object) {
+      return needed_.contains(object.first) || inventory_.forked.contains(object.first);
+    });
     CountDoomed();
     report_.unexplained = inventory_.unexplained;
     for (const auto& [attempt, keys] : inventory_.leftovers) report_.leftovers += keys.size();

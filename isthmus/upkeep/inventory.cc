@@ -151,6 +151,7 @@ Inventory TakeInventory(const Board& board, const std::string& run, ThreadPool& 
   for (const std::string& key : keys) {
     const bool is_data = key.starts_with(data);
     const auto attempt = is_data ? AttemptOf(run, key) : std::nullopt;
+    if (attempt) inventory.objects.insert(key);
     if (attempt && !named.contains(key)) inventory.leftovers[*attempt].push_back(key);
     if (is_data ? !attempt : !IsKnown(run, key)) inventory.unexplained.push_back(key);
   }

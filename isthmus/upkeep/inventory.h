@@ -22,7 +22,8 @@ struct Inventory {
   std::set<std::string> forked;  // objects under data/ that other runs begin with
   // Why it is not known what other runs begin with; empty if it is. No damage of this run.
   std::string forks_problem;
-  // Objects under data/ that no log entry, no added payload and no fork names, by the attempt that
+  std::set<std::string> objects;  // all under data/ that are there
+  // Of these the ones that no log entry, no added payload and no fork names, by the attempt that
   // stored them ("runs/<run>/data/<version>/<attempt>/").
   std::map<std::string, std::vector<std::string>> leftovers;
   std::vector<std::string> unexplained;  // keys of no known form

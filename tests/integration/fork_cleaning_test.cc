@@ -114,6 +114,24 @@ TEST(ForkRetentionTest, AClaimKeepsTheAnchorsOfItsVersion) {
   EXPECT_FALSE(PlanRetention(manifests, {{}, {"d"}}, policy, now).keep.contains(anchor));
 }
 
+// kept.json says already what goes, and the objects are still there.
+TEST_F(ForkCleaningTest, WhatAKilledCleaningLeftTheNextOneRemoves) {
+  struct Killed {};
+  PublishSteps(5);
+  Anchor(4, 4);
+  const auto before = Objects("runs/run/data/");
+  EXPECT_THROW(Clean(OpenHooked("runs/run/kept.json", [] { throw Killed(); })), Killed);
+  EXPECT_EQ(Objects("runs/run/data/"), before);
+  Pull("replica", 2);  // the hint denies the way, so that it is tried without it
+  const CleaningReport report = Clean();
+  EXPECT_GT(report.objects_removed, 0u);
+  EXPECT_LT(Objects("runs/run/data/").size(), before.size());
+  EXPECT_EQ(Clean().objects_removed, 0u);
+  Pull("replica", 5);
+  ExpectIsSource("replica", 5);
+  EXPECT_THAT(Check("run").notes, Not(Contains(HasSubstr("nothing names"))));
+}
+
 // While the pin is there, a cleaning that begins then keeps the anchor.
 TEST_F(ForkCleaningTest, ACleaningThatBeginsDuringAForkKeepsTheAnchor) {
   PublishSteps(4);
