@@ -142,10 +142,10 @@ std::optional<uint64_t> HttpStore::Size(const std::string& key) {
   return reader_.Size(key);
 }
 
-void HttpStore::Fetch(const std::string& key, const fs::path& file,
+void HttpStore::Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                       const TransferProgress& progress) {
   CheckKey(key);
-  reader_.Fetch(key, file, progress);
+  reader_.Fetch(key, file, max_bytes, progress);
 }
 
 std::vector<std::string> HttpStore::List(const std::string& prefix) {

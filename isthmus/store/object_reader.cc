@@ -25,6 +25,10 @@ std::string RangeHeader(uint64_t offset, uint64_t length) {
   return fmt::format("bytes={}-{}", offset, offset + length - 1);
 }
 
+[[noreturn]] void RefuseSize(uint64_t found, uint64_t max_bytes) {
+  Throw(ErrorCode::kCorrupt, "{} bytes, at most {} allowed", found, max_bytes);
+}
+
 // A whole object in memory.
 class WholeSink final : public HttpSink {
  public:
@@ -34,20 +38,19 @@ class WholeSink final : public HttpSink {
     content.clear();
     const auto range = RangeOf(head);
     if (!range) return;
-    if (range->length > max_bytes_) Refuse(fmt::format("{} bytes", range->length));
+    if (range->length > max_bytes_) RefuseSize(range->length, max_bytes_);
     content.reserve(std::min(range->length, kMaxReserve));
   }
   void Write(ByteSpan piece) override {
-    if (piece.size() > max_bytes_ - content.size()) Refuse("more bytes");
+    if (piece.size() > max_bytes_ - content.size()) {
+      Throw(ErrorCode::kCorrupt, "more bytes, at most {} allowed", max_bytes_);
+    }
     content.append(AsText(piece));
   }
 
   std::string content;
 
  private:
-  [[noreturn]] void Refuse(const std::string& found) const {
-    Throw(ErrorCode::kCorrupt, "{}, at most {} allowed", found, max_bytes_);
-  }
   uint64_t max_bytes_;
 };
 
@@ -60,6 +63,7 @@ class RangeSink : public HttpSink {
     etag = head.Header("etag");
     range = RangeOf(head);
     taken = 0;
+    received_ = 0;
     skip_ = 0;
     length_ = asked_;
     if (head.status != 206) {
@@ -71,6 +75,10 @@ class RangeSink : public HttpSink {
     Check(head);
   }
   void Write(ByteSpan piece) override {
+    received_ += piece.size();
+    if (range && received_ > range->length) {  // in chunks, which may never end
+      Throw(ErrorCode::kCorrupt, "more bytes than the {} that the server announced", range->length);
+    }
     const uint64_t skipped = std::min<uint64_t>(skip_, piece.size());
     skip_ -= skipped;
     piece = piece.subspan(skipped);
@@ -97,6 +105,7 @@ class RangeSink : public HttpSink {
   uint64_t asked_;
   uint64_t length_;
   uint64_t skip_ = 0;
+  uint64_t received_ = 0;
 };
 
 class MemoryRangeSink final : public RangeSink {
@@ -142,14 +151,16 @@ class ProgressOnce {
 
 class FileRangeSink final : public RangeSink {
  public:
-  FileRangeSink(const File& file, uint64_t offset, uint64_t length, ProgressOnce& progress)
-      : RangeSink(offset, length), file_(file), progress_(progress) {}
+  // `max_bytes` is the most that the whole object may have.
+  FileRangeSink(const File& file, uint64_t offset, uint64_t length, uint64_t max_bytes,
+                ProgressOnce& progress)
+      : RangeSink(offset, length), file_(file), max_bytes_(max_bytes), progress_(progress) {}
 
  protected:
   void Check(const HttpAnswer& head) override {
-    if (head.status == 206) return;
     if (!range) Throw(ErrorCode::kCorrupt, "the server does not say how long the object is");
-    TakeTo(range->total);
+    if (range->total > max_bytes_) RefuseSize(range->total, max_bytes_);
+    if (head.status != 206) TakeTo(range->total);
   }
   void Take(ByteSpan piece) override {
     file_.WriteAt(offset() + taken, piece);
@@ -158,6 +169,7 @@ class FileRangeSink final : public RangeSink {
 
  private:
   const File& file_;
+  uint64_t max_bytes_;
   ProgressOnce& progress_;
   uint64_t told_ = 0;
 };
@@ -198,12 +210,17 @@ class FetchedFile {
 
 class Fetcher {
  public:
-  Fetcher(ObjectServer& server, std::string key, const File& file, ProgressOnce& progress)
-      : server_(server), key_(std::move(key)), file_(file), progress_(progress) {}
+  Fetcher(ObjectServer& server, std::string key, const File& file, uint64_t max_bytes,
+          ProgressOnce& progress)
+      : server_(server),
+        key_(std::move(key)),
+        file_(file),
+        max_bytes_(max_bytes),
+        progress_(progress) {}
 
   void Run() {
     // The first answer says how much there is; of small objects it is all.
-    FileRangeSink first(file_, 0, kRangeBytes, progress_);
+    FileRangeSink first(file_, 0, kRangeBytes, max_bytes_, progress_);
     const HttpAnswer answer =
         server_.Read({"GET", key_, {{"range", RangeHeader(0, kRangeBytes)}}, &first, kRangeBytes});
     if (answer.status == 404) ThrowMissing();
@@ -229,7 +246,7 @@ class Fetcher {
     HttpHeaders headers = {{"range", RangeHeader(offset, length)}};
     // A weak ETag does not say that the bytes are the same, and never matches (RFC 9110, 13.1.1).
     if (first.etag.starts_with('"')) headers.emplace_back("if-match", first.etag);
-    FileRangeSink sink(file_, offset, length, progress_);
+    FileRangeSink sink(file_, offset, length, max_bytes_, progress_);
     const HttpAnswer answer = server_.Read({"GET", key_, std::move(headers), &sink, length});
     if (answer.status != 206 || sink.etag != first.etag ||
         sink.range->total != first.range->total) {
@@ -246,6 +263,7 @@ class Fetcher {
   ObjectServer& server_;
   std::string key_;
   const File& file_;
+  uint64_t max_bytes_;
   ProgressOnce& progress_;
 };
 
@@ -312,14 +330,14 @@ uint64_t ObjectReader::ExistingSize(const std::string& key) {
   return *size;
 }
 
-void ObjectReader::Fetch(const std::string& key, const fs::path& file,
+void ObjectReader::Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                          const TransferProgress& progress) {
   Named("fetch", key, [&] {
     ProgressOnce once(progress);
     for (int i = 0; i < kMaxReplacements; ++i) {
       try {
         FetchedFile fetched(file);
-        Fetcher(server_, key, fetched.file(), once).Run();
+        Fetcher(server_, key, fetched.file(), max_bytes, once).Run();
         return fetched.Rename();
       } catch (const Replaced&) {  // begin anew
       }

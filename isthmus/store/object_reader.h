@@ -23,11 +23,13 @@ class ObjectReader {
   std::string GetRange(const std::string& key, uint64_t offset, uint64_t length);
   std::optional<uint64_t> Size(const std::string& key);
 
-  // Into a temporary file beside `file`, renamed at the end: a failure leaves what was there. An
+  // Into a temporary file beside `file`, renamed at the end: a failure leaves what was there. What
+  // a server announces or sends above max_bytes is refused before a byte of it is written. An
   // object of more than 16 MiB comes in ranges, eight at a time, bound to one state of the object
   // by its ETag; one that is replaced meanwhile is begun anew, three times at most (kUnavailable).
   // `progress` is called by one thread at a time.
-  void Fetch(const std::string& key, const fs::path& file, const TransferProgress& progress);
+  void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
+             const TransferProgress& progress);
 
  private:
   // What `read` gives; its errors name action, key and server.

@@ -39,8 +39,10 @@ class Store {
   // `length` bytes from `offset`; kCorrupt if the object ends before.
   virtual std::string GetRange(const std::string& key, uint64_t offset, uint64_t length) = 0;
   virtual std::optional<uint64_t> Size(const std::string& key) = 0;
-  // Copies the object into a new or replaced local file. Not durable there.
-  virtual void Fetch(const std::string& key, const fs::path& file,
+  // Copies the object into a new or replaced local file. Not durable there. kCorrupt if it is
+  // larger than max_bytes, whatever its server says of its size: then no more than these are ever
+  // written, and `file` is what it was before.
+  virtual void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                      const TransferProgress& progress = {}) = 0;
 
   // Creates or replaces, atomically for readers, durable on return.
