@@ -81,6 +81,7 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
   std::set<PlannedPayload> unusable;
   size_t anchors = 0;  // 0: the shortest way
   size_t seen = 0;
+  bool looked_again = false;
   std::optional<ChainManifests> source;
   for (std::optional<Error> failure;;) {
     const VersionNumber held = state_ ? state_->version : kNoVersion;
@@ -94,6 +95,14 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
     const std::optional<Plan> plan = MakePlan(manifests, held, version, blocked);
     if (!plan && (anchors == 0 || manifests.size() > seen)) {  // there may be more further down
       seen = anchors++ == 0 ? 0 : manifests.size();
+      continue;
+    }
+    if (!plan && failure && failure->code() == ErrorCode::kNotFound && !looked_again) {
+      // Cleaning removes what a payload added since has made needless: the board as it is now.
+      looked_again = true;
+      source.reset();
+      unusable.clear();
+      anchors = seen = 0;
       continue;
     }
     if (!plan && failure) {
