@@ -11,6 +11,7 @@
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/publish/publisher.h"
 #include "isthmus/replica/replica.h"
+#include "isthmus/store/read_ahead.h"
 
 namespace isthmus::cli {
 namespace {
@@ -19,6 +20,9 @@ using board::kNoVersion;
 using board::Manifest;
 using board::VersionNumber;
 using board::VersionOrNull;
+
+// Of an object that is read ahead; manifests have about a kilobyte.
+constexpr uint64_t kAheadBytes = 1 << 20;
 
 double DensityOf(const Manifest& manifest) {
   return manifest.elements == 0
@@ -152,10 +156,18 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
 
 void RunPull(const PullArguments& arguments, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
-  const board::Board board = arguments.board.Open();
-  ResolveVersion(board, arguments);  // before a directory is made for nothing
+  if (!Exists(replica::ControlPaths(arguments.replica).marker())) {
+    ResolveVersion(arguments.board.Open(), arguments);  // before a directory is made for nothing
+  }
+  // Locked before the board is asked: no other pull can move it, and what it holds says what will
+  // be read.
   replica::Replica replica(arguments.replica, context.pool(), *context.progress);
-  // Now that no other pull can move the replica: the latest may be a later one.
+  const VersionNumber held = replica.state() ? replica.state()->version : kNoVersion;
+  const bool follows = arguments.version == "latest" && held != kNoVersion;
+  const board::Board board =
+      follows
+          ? arguments.board.OpenAndReadAhead(board::Board::KeysToFollow(arguments.board.run, held))
+          : arguments.board.Open();
   const VersionNumber version = ResolveVersion(board, arguments);
   const replica::PullResult result = replica.Pull(board, arguments.board.run, version);
   const double seconds = SecondsSince(start);
@@ -307,6 +319,13 @@ board::Trust BoardOptions::ReadTrust() const {
     std::ranges::move(LoadPublicKeys(file), std::back_inserter(read.trusted));
   }
   return read;
+}
+
+board::Board BoardOptions::OpenAndReadAhead(const std::vector<std::string>& keys) const {
+  board::CheckRunName(run);
+  auto opened = store::OpenStore(board, store.Options());
+  return board::Board::Open(
+      std::make_unique<store::ReadAhead>(std::move(opened), keys, kAheadBytes), ReadTrust());
 }
 
 void AddSignOption(CLI::App* command, BoardOptions* options) {

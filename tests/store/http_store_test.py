@@ -146,6 +146,9 @@ class HttpTest(unittest.TestCase):
         for key in ("large", "runs/empty", "runs/a/k"):
             self.assertEqual(self.tool(url, "fetch", key, self.dir / "to"), "ok")
             self.assertEqual((self.dir / "to").read_bytes(), (self.root / key).read_bytes())
+        # The same with its size known: who knows no ranges is found out before the body.
+        self.assertEqual(self.tool(url, "fetch", "large", self.dir / "to", STORE_MAX_BYTES=str(40 << 20)), "ok")
+        self.assertEqual((self.dir / "to").read_bytes(), (self.root / "large").read_bytes())
         self.assertRegex(self.tool(url, "fetch", "none", self.dir / "to2"), "^not_found: ")
         self.assertFalse((self.dir / "to2").exists())
 
