@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,9 @@ struct StoreOptions {
   std::chrono::milliseconds deadline{120'000};
   // A connection that gives or takes less than 1 KiB/s for so long is given up, in whole seconds.
   std::chrono::milliseconds stall{30'000};
+  // Once a stop is requested, what waits for its next try or for bytes is given up within about a
+  // second, and so is all that begins later: kUnavailable.
+  std::stop_token stop = {};
 };
 
 // The store that a BOARD argument names: a directory path (or file:///PATH), s3://BUCKET[/PREFIX]
