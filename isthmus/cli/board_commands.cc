@@ -154,22 +154,26 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
   return version;
 }
 
+// For a replica that holds a version (kNoVersion: none).
+board::Board OpenToPull(const PullArguments& arguments, VersionNumber held) {
+  if (arguments.version != "latest" || held == kNoVersion) return arguments.board.Open();
+  return arguments.board.OpenAndReadAhead(board::Board::KeysToFollow(arguments.board.run, held));
+}
+
 void RunPull(const PullArguments& arguments, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
+  std::optional<board::Board> board;
   if (!Exists(replica::ControlPaths(arguments.replica).marker())) {
-    ResolveVersion(arguments.board.Open(), arguments);  // before a directory is made for nothing
+    board.emplace(arguments.board.Open());
+    ResolveVersion(*board, arguments);  // before a directory is made for nothing
   }
-  // Locked before the board is asked: no other pull can move it, and what it holds says what will
-  // be read.
   replica::Replica replica(arguments.replica, context.pool(), *context.progress);
-  const VersionNumber held = replica.state() ? replica.state()->version : kNoVersion;
-  const bool follows = arguments.version == "latest" && held != kNoVersion;
-  const board::Board board =
-      follows
-          ? arguments.board.OpenAndReadAhead(board::Board::KeysToFollow(arguments.board.run, held))
-          : arguments.board.Open();
-  const VersionNumber version = ResolveVersion(board, arguments);
-  const replica::PullResult result = replica.Pull(board, arguments.board.run, version);
+  if (!board) {
+    board.emplace(OpenToPull(arguments, replica.state() ? replica.state()->version : kNoVersion));
+  }
+  // Now that no other pull can move the replica: the latest may be a later one.
+  const VersionNumber version = ResolveVersion(*board, arguments);
+  const replica::PullResult result = replica.Pull(*board, arguments.board.run, version);
   const double seconds = SecondsSince(start);
   PrintNotes(result.notes);
   if (context.json) {
