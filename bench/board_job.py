@@ -50,8 +50,9 @@ def row(case, metric, value, unit, most=None):
 class Model:
     """One BF16 tensor of normal weights; a step moves some to the next bits up or down."""
 
-    def __init__(self, folder, mib):
+    def __init__(self, folder, mib, density=DENSITY):
         self.folder, self.random = folder, numpy.random.default_rng(SEED)
+        self.density = density
         folder.mkdir()
         self.count = mib << 19
         header = json.dumps({"w": {"dtype": "BF16", "shape": [self.count >> 10, 1 << 10],
@@ -66,7 +67,7 @@ class Model:
         (folder / "config.json").write_text('{"model_type":"bench"}')
 
     def step(self):
-        at = self.random.integers(0, self.count, int(DENSITY * self.count))
+        at = self.random.integers(0, self.count, int(self.density * self.count))
         self.weights[at] += self.random.choice(numpy.array([1, 65535], numpy.uint16), len(at))
         self.weights.flush()
 

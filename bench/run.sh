@@ -4,8 +4,12 @@
 #   --real DIR     real steps (bf16/step-37 ... fp8/step-40); default: those in testdata
 #   --codec-only   neither the main job nor the sidecar
 #   --proxy-only   the sidecar only, next to nginx if it is installed (package nginx-light)
-#   --board-only   boards of long runs only (10 min); not part of the whole
-# Other arguments go to main_job.py.
+# These are not part of the whole:
+#   --board-only   boards of long runs only (10 min)
+#   --store-only   publishing to S3 beside a directory (3 min; needs scripts/stores.sh)
+#   --far-only     a pull over 100 ms and 1 Gbit/s (2 min; needs scripts/stores.sh, root, /dev/net/tun)
+#   --signing-only what signatures and digests cost a publish (3 min; perf from package linux-perf)
+# Other arguments go to main_job.py, store_job.py, far_job.py and signing_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
@@ -24,6 +28,9 @@ while [[ $# -gt 0 ]]; do
     --codec-only) parts=codec ;;
     --proxy-only) parts=proxy ;;
     --board-only) parts=board ;;
+    --store-only) parts=store ;;
+    --far-only) parts=far ;;
+    --signing-only) parts=signing ;;
     *) arguments+=("$1") ;;
   esac
   shift
@@ -121,8 +128,20 @@ measure_board() {
   record board /usr/bin/python3 bench/board_job.py --build "$build"
 }
 
+measure_store() {
+  record store /usr/bin/python3 bench/store_job.py --build "$build" "${arguments[@]}"
+}
+
+measure_far() {
+  record far /usr/bin/python3 bench/far_job.py --build "$build" "${arguments[@]}"
+}
+
+measure_signing() {
+  record signing /usr/bin/python3 bench/signing_job.py --build "$build" "${arguments[@]}"
+}
+
 mkdir -p "$results"
 echo "bench: $parts (codec about 4 min, main_job and proxy 2 min each)" >&2
 for part in $parts; do "measure_$part"; done
 python3 bench/tables.py "$results" "$document"
-table "$results"/{codec,main_job,proxy,board}.csv
+table "$results"/*.csv

@@ -19,7 +19,9 @@ LOOPS = (("scan", "equal data: speed / memcmp"), ("encode", "speed / memcpy"),
 
 
 def read(path):
-    """{(bench, case, metric): row} of a CSV that bench/run.sh wrote."""
+    """{(bench, case, metric): row} of a CSV that bench/run.sh wrote; nothing if it never did."""
+    if not path.exists():
+        return {}
     with open(path, encoding="utf-8", newline="") as file:
         return {(row["bench"], row["case"], row["metric"]): row for row in csv.DictReader(file)}
 
@@ -30,10 +32,14 @@ class Results(NamedTuple):
     main_job: dict
     sidecar: dict
     board: dict
+    store: dict
+    far: dict
+    signing: dict
 
     @classmethod
     def of(cls, folder):
-        return cls(*(read(folder / f"{name}.csv") for name in ("codec", "main_job", "proxy", "board")))
+        names = ("codec", "main_job", "proxy", "board", "store", "far", "signing")
+        return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
 def number(row):
@@ -125,6 +131,18 @@ def board(results):
     return table(("case", "what", "measured"), rows)
 
 
+def measured(rows):
+    """Everything of a short bench, with the goals of what has one."""
+    if not rows:
+        return "Not measured yet."
+    lines = []
+    for (_, case, metric), row in rows.items():
+        value = with_unit(row)
+        target = row["target"].replace(">=", "≥").replace("<=", "≤")
+        lines.append((case, metric, f"**{value}**" if row["met"] == "no" else value, target))
+    return table(("case", "what", "measured", "asked"), lines)
+
+
 def sidecar(results):
     """What was measured of each way to the engine."""
     ways = ("direct", "nginx", "sidecar")
@@ -152,7 +170,10 @@ def main_job(results):
 
 TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job,
           "sidecar": sidecar, "sidecar goals": sidecar_goals,
-          "board": board, "board goals": board_goals}
+          "board": board, "board goals": board_goals,
+          "store": lambda results: measured(results.store),
+          "far": lambda results: measured(results.far),
+          "signing": lambda results: measured(results.signing)}
 
 
 def fill(text, results):

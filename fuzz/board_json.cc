@@ -31,7 +31,7 @@ class MemoryStore : public store::Store {
     if (found == objects_.end()) return std::nullopt;
     return found->second.size();
   }
-  void Fetch(const std::string& key, const fs::path& /*file*/,
+  void Fetch(const std::string& key, const fs::path& /*file*/, uint64_t /*max_bytes*/,
              const store::TransferProgress& /*progress*/) override {
     NotUsed(key);
   }

@@ -213,9 +213,13 @@ bool CreateFileIfAbsent(const fs::path& path, ByteSpan content) {
 }
 
 uint64_t CopyFile(const fs::path& from, const fs::path& to, bool sync,
-                  const std::function<void(uint64_t)>& copied) {
+                  const std::function<void(uint64_t)>& copied, uint64_t max_bytes) {
   const File source = File::OpenRead(from);
   const uint64_t size = source.Size();
+  if (size > max_bytes) {
+    Throw(ErrorCode::kCorrupt, "copy {} to {}: {} bytes, at most {} allowed", from.string(),
+          to.string(), size, max_bytes);
+  }
   if (IsFileAt(to, source)) {
     Throw(ErrorCode::kInvalid, "copy {} to {}: the same file", from.string(), to.string());
   }

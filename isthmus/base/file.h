@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -85,9 +86,11 @@ bool CreateFileIfAbsent(const fs::path& path, ByteSpan content);
 
 // Copies a regular file to a new or replaced name; shares extents where the file system can
 // (FICLONE), else copies inside the kernel. `sync` makes the content durable, not the name.
-// Returns the bytes copied. `copied` (may be empty) is called with each step's bytes.
+// Returns the bytes copied. `copied` (may be empty) is called with each step's bytes. kCorrupt if
+// there are more than max_bytes: then `to` is not touched.
 uint64_t CopyFile(const fs::path& from, const fs::path& to, bool sync,
-                  const std::function<void(uint64_t)>& copied = {});
+                  const std::function<void(uint64_t)>& copied = {},
+                  uint64_t max_bytes = std::numeric_limits<uint64_t>::max());
 
 struct FileDigest {
   uint64_t bytes = 0;

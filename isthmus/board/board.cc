@@ -152,6 +152,17 @@ Board Board::Open(std::unique_ptr<Store> store, Trust trust) {
   return {std::move(store), std::move(*uuid), std::move(trust)};
 }
 
+std::vector<std::string> Board::KeysToFollow(const std::string& run, VersionNumber held) {
+  CheckRunName(run);
+  std::vector<std::string> keys = {kBoardKey, HintKey(run)};
+  for (const VersionNumber version : {held, held + 1}) {
+    keys.push_back(LogKey(run, version));
+    keys.push_back(RevokedKey(run, version));
+  }
+  keys.push_back(LogKey(run, held + 2));  // not there: so the one before is the newest
+  return keys;
+}
+
 bool Board::Exists(const std::string& run, VersionNumber version) const {
   CheckRunName(run);
   return version != kNoVersion && version <= kMaxVersion &&

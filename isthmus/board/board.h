@@ -32,6 +32,9 @@ class Board {
   // newer, kCorrupt if board.json is malformed. With trusted keys, Read refuses what none of them
   // signed; with a signer, Commit signs.
   static Board Open(std::unique_ptr<store::Store> store, Trust trust = {});
+  // What Open, Newest and reading the log ask for on behalf of who holds a version of the run,
+  // if the newest one is this or the next: for a store that reads ahead.
+  static std::vector<std::string> KeysToFollow(const std::string& run, VersionNumber held);
 
   const std::string& uuid() const { return uuid_; }
   store::Store& store() const { return *store_; }

@@ -66,7 +66,7 @@ class ScriptedStore final : public Store {
     ADD_FAILURE() << "GetRange " << key;
     return "";
   }
-  void Fetch(const std::string& key, const fs::path&, const TransferProgress&) override {
+  void Fetch(const std::string& key, const fs::path&, uint64_t, const TransferProgress&) override {
     ADD_FAILURE() << "Fetch " << key;
   }
   FileDigest PutFile(const std::string& key, const fs::path&, const TransferProgress&) override {

@@ -9,6 +9,7 @@
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/manifest_facts.h"
 #include "isthmus/replica/replica.h"
+#include "isthmus/store/read_ahead.h"
 
 namespace isthmus::cli {
 namespace {
@@ -17,6 +18,9 @@ using board::kNoVersion;
 using board::Manifest;
 using board::VersionNumber;
 using board::VersionOrNull;
+
+// Of an object that is read ahead; manifests have about a kilobyte.
+constexpr uint64_t kAheadBytes = 1 << 20;
 
 struct PullArguments {
   BoardOptions board;
@@ -47,14 +51,26 @@ VersionNumber ResolveVersion(const board::Board& board, const PullArguments& arg
   return version;
 }
 
+// For a replica that holds a version (kNoVersion: none).
+board::Board OpenToPull(const PullArguments& arguments, VersionNumber held) {
+  if (arguments.version != "latest" || held == kNoVersion) return arguments.board.Open();
+  return arguments.board.OpenAndReadAhead(board::Board::KeysToFollow(arguments.board.run, held));
+}
+
 void RunPull(const PullArguments& arguments, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
-  const board::Board board = arguments.board.Open();
-  ResolveVersion(board, arguments);  // before a directory is made for nothing
+  std::optional<board::Board> board;
+  if (!Exists(replica::ControlPaths(arguments.replica).marker())) {
+    board.emplace(arguments.board.Open());
+    ResolveVersion(*board, arguments);  // before a directory is made for nothing
+  }
   replica::Replica replica(arguments.replica, context.pool(), *context.progress);
+  if (!board) {
+    board.emplace(OpenToPull(arguments, replica.state() ? replica.state()->version : kNoVersion));
+  }
   // Now that no other pull can move the replica: the latest may be a later one.
-  const VersionNumber version = ResolveVersion(board, arguments);
-  const replica::PullResult result = replica.Pull(board, arguments.board.run, version);
+  const VersionNumber version = ResolveVersion(*board, arguments);
+  const replica::PullResult result = replica.Pull(*board, arguments.board.run, version);
   const double seconds = SecondsSince(start);
   PrintNotes(result.notes);
   if (context.json) {
@@ -210,6 +226,13 @@ board::Trust BoardOptions::ReadTrust() const {
     std::ranges::move(LoadPublicKeys(file), std::back_inserter(read.trusted));
   }
   return read;
+}
+
+board::Board BoardOptions::OpenAndReadAhead(const std::vector<std::string>& keys) const {
+  board::CheckRunName(run);
+  auto opened = store::OpenStore(board, store.Options());
+  return board::Board::Open(
+      std::make_unique<store::ReadAhead>(std::move(opened), keys, kAheadBytes), ReadTrust());
 }
 
 void AddSignOption(CLI::App* command, BoardOptions* options) {

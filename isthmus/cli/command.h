@@ -55,6 +55,8 @@ struct BoardOptions {
     board::CheckRunName(run);
     return board::Board::Open(store::OpenStore(board, store.Options()), ReadTrust());
   }
+  // For a command that will soon ask for these objects.
+  board::Board OpenAndReadAhead(const std::vector<std::string>& keys) const;
 };
 // `required` false: for commands that have another mode.
 void AddBoardOptions(CLI::App* command, BoardOptions* options, bool required = true);

@@ -11,10 +11,9 @@ using board::kNoVersion;
 using board::VersionNumber;
 
 const Plan& ChainSearch::Next(VersionNumber held, const Sha256Digest& held_digest) {
-  if (!source_ || held == kNoVersion) {  // what was held may have been lost
-    source_.emplace(board_, run_, target_, held, held_digest);
-  }
+  if (held == kNoVersion) source_.reset();  // what was held may have been lost
   for (;;) {
+    if (!source_) source_.emplace(board_, run_, target_, held, held_digest);
     const bool shortest = anchors_ == 0;
     manifests_ =
         shortest ? source_->OnShortestWay(unusable_) : source_->DownToAnchor(anchors_, unusable_);
@@ -24,11 +23,23 @@ const Plan& ChainSearch::Next(VersionNumber held, const Sha256Digest& held_diges
       plan_ = std::move(*plan);
       return plan_;
     }
-    // There may be more further down.
-    if (!shortest && manifests_.size() <= seen_) GiveUp(held);
-    seen_ = shortest ? 0 : manifests_.size();
-    ++anchors_;
+    if (shortest || manifests_.size() > seen_) {  // there may be more further down
+      seen_ = shortest ? 0 : manifests_.size();
+      ++anchors_;
+    } else if (failure_ && failure_->code() == ErrorCode::kNotFound && !looked_again_) {
+      LookAgain();
+    } else {
+      GiveUp(held);
+    }
   }
+}
+
+// Cleaning removes what a payload added since has made needless: the board as it is now.
+void ChainSearch::LookAgain() {
+  looked_again_ = true;
+  source_.reset();
+  unusable_.clear();
+  anchors_ = seen_ = 0;
 }
 
 void ChainSearch::GiveUp(VersionNumber held) const {

@@ -21,8 +21,8 @@ class ChainSearch {
       : board_(board), run_(std::move(run)), target_(target) {}
 
   // The cheapest chain from what is held (kNoVersion: nothing; then `held_digest` does not matter)
-  // that uses no payload that was blamed. If none is left: the error that blamed the last one, or
-  // kNotFound.
+  // that uses no payload that was blamed. If none is left because objects are missing, the board is
+  // read once more; then: the error that blamed the last one, or kNotFound.
   const Plan& Next(board::VersionNumber held, const Sha256Digest& held_digest);
   // A payload cannot be used, for this reason.
   void Blame(const PlannedPayload& payload, const Error& why);
@@ -38,6 +38,7 @@ class ChainSearch {
   const std::vector<std::string>& notes() const { return source_->notes(); }
 
  private:
+  void LookAgain();
   [[noreturn]] void GiveUp(board::VersionNumber held) const;
 
   const board::Board& board_;
@@ -48,6 +49,7 @@ class ChainSearch {
   std::optional<ChainManifests> source_;
   size_t anchors_ = 0;  // to look down to; 0: the shortest way
   size_t seen_ = 0;     // entries, when the last anchor was reached
+  bool looked_again_ = false;
   std::vector<board::Manifest> manifests_;
   Plan plan_;
 };

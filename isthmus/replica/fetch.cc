@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "isthmus/base/error.h"
@@ -10,31 +9,28 @@
 namespace isthmus::replica {
 namespace {
 
-// Returns whether `file` is what the manifest says.
-bool FetchOnce(store::Store& store, const board::PayloadPart& part, const fs::path& file,
-               Progress& progress, FileDigest* found) {
-  // Its size first: a wrong object must not fill the disk.
-  const std::optional<uint64_t> size = store.Size(part.key);
-  if (size && *size != part.bytes) {
-    found->bytes = *size;
-    return false;
-  }
-  store.Fetch(part.key, file, [&progress](uint64_t bytes) { progress.Advance(bytes); });
-  *found = DigestFile(file);
-  return found->bytes == part.bytes && found->sha256 == part.sha256;
+// kCorrupt, naming the key, unless `file` is what the manifest says; then it is gone.
+void FetchOnce(store::Store& store, const board::PayloadPart& part, const fs::path& file,
+               Progress& progress) {
+  store.Fetch(part.key, file, part.bytes, [&](uint64_t bytes) { progress.Advance(bytes); });
+  const FileDigest found = DigestFile(file);
+  if (found.bytes == part.bytes && found.sha256 == part.sha256) return;
+  RemoveFile(file);
+  Throw(ErrorCode::kCorrupt, "fetch {} from {}: {} bytes, {}; expected {} bytes, {}", part.key,
+        store.Describe(), found.bytes, FormatSha256(found.sha256), part.bytes,
+        FormatSha256(part.sha256));
 }
 
 }  // namespace
 
 void FetchPart(store::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress) {
-  FileDigest found;
-  if (FetchOnce(store, part, file, progress, &found)) return;
-  if (FetchOnce(store, part, file, progress, &found)) return;
-  RemoveFile(file);
-  Throw(ErrorCode::kCorrupt, "fetch {} from {}: {} bytes, {}; expected {} bytes, {}", part.key,
-        store.Describe(), found.bytes, FormatSha256(found.sha256), part.bytes,
-        FormatSha256(part.sha256));
+  try {
+    return FetchOnce(store, part, file, progress);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+  }
+  FetchOnce(store, part, file, progress);
 }
 
 FetchedPatches::FetchedPatches(fs::path directory) : directory_(std::move(directory)) {

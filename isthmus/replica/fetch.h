@@ -15,7 +15,7 @@ namespace isthmus::replica {
 
 // Fetches one object to `file` and checks its size and SHA-256 against the manifest's. A mismatch
 // is tried once more (a proxy may have cut the first answer), then it is kCorrupt, naming the key.
-// `file` is left only if it is right.
+// `file` is left only if it is right, and never has more bytes than the manifest says.
 void FetchPart(store::Store& store, const board::PayloadPart& part, const fs::path& file,
                Progress& progress);
 

@@ -102,6 +102,7 @@ Task<void> Sidecar::Run() {
                       });
   while (!terminating_) co_await changed_.Wait();
   events_.Write("stopping", {});
+  stager_.Stop();
   co_await reconciler_.Stop();
   keeper_.Stop();
   co_await server_->Drain(options_.drain);

@@ -49,6 +49,7 @@ Stager::Stager(net::Loop& loop, Options options)
       options_(std::move(options)),
       pool_(options_.threads),
       clock_(std::make_unique<PhaseClock>()) {
+  options_.store.stop = stop_.get_token();
   replica_ = std::make_unique<replica::Replica>(options_.replica, pool_, *clock_);
   if (replica_->state()) held_ = replica_->state()->version;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,9 @@ class Stager {
   net::Task<Staged> Stage(board::VersionNumber version);
   // Verifies the version that is held, without the board. kNotReady if there is none.
   net::Task<Staged> StageHeld();
+  // The board is needed no more: waiting for its store ends soon, with kUnavailable, however long
+  // its deadline. What has all that it needs goes on to its end.
+  void Stop() { stop_.request_stop(); }
 
  private:
   struct LogJob;
@@ -78,6 +82,7 @@ class Stager {
   net::Task<Staged> Work(std::function<Staged()> work);
 
   net::Loop& loop_;
+  std::stop_source stop_;
   Options options_;
   ThreadPool pool_;
   class PhaseClock;

@@ -162,11 +162,11 @@ std::string DirStore::GetRange(const std::string& key, uint64_t offset, uint64_t
 
 std::optional<uint64_t> DirStore::Size(const std::string& key) { return SizeOf(PathOf(key)); }
 
-void DirStore::Fetch(const std::string& key, const fs::path& file,
+void DirStore::Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                      const TransferProgress& progress) {
   const fs::path path = PathOf(key);
   if (!SizeOf(path)) ThrowMissing("fetch", key, root_);
-  CopyFile(path, file, /*sync=*/false, progress);
+  CopyFile(path, file, /*sync=*/false, progress, max_bytes);
 }
 
 void DirStore::Put(const std::string& key, ByteSpan content) {

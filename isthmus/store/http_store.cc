@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
-#include <thread>
 
 #include "isthmus/base/error.h"
 #include "isthmus/store/ascii.h"
@@ -98,7 +97,10 @@ HttpAnswer HttpStore::Ask(HttpRequest request, uint64_t transfer_bytes) {
       Throw(ErrorCode::kUnavailable, "gave up after {} tries, at last: {}", retries.tries(),
             whole ? fmt::format("status {}", answer.status) : answer.failure);
     }
-    std::this_thread::sleep_for(*delay);
+    if (!WaitUnlessStopped(*delay, options_.stop)) {
+      Throw(ErrorCode::kUnavailable, "given up, for the program ends; at last: {}",
+            whole ? fmt::format("status {}", answer.status) : answer.failure);
+    }
   }
 }
 
@@ -142,10 +144,10 @@ std::optional<uint64_t> HttpStore::Size(const std::string& key) {
   return reader_.Size(key);
 }
 
-void HttpStore::Fetch(const std::string& key, const fs::path& file,
+void HttpStore::Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                       const TransferProgress& progress) {
   CheckKey(key);
-  reader_.Fetch(key, file, progress);
+  reader_.Fetch(key, file, max_bytes, progress);
 }
 
 std::vector<std::string> HttpStore::List(const std::string& prefix) {

@@ -174,6 +174,18 @@ size_t OnWrite(const char* piece, size_t size, size_t count, void* exchange) {
   return taken ? size * count : 0;
 }
 
+// libcurl calls it with every piece, and about once a second while nothing comes.
+int OnProgress(void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<const std::stop_token*>(stop)->stop_requested() ? 1 : 0;
+}
+
+void SetStop(CURL* handle, const std::stop_token& stop) {
+  if (!stop.stop_possible()) return;
+  curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, OnProgress);
+  curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &stop);
+}
+
 void SetMethod(CURL* handle, const HttpRequest& request, Exchange* exchange) {
   if (request.method == "HEAD") {
     curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
@@ -306,6 +318,7 @@ HttpAnswer HttpTransport::Perform(const HttpRequest& request) {
   AddHeaders(request, &headers);
   SetPlace(handle.get(), request, limits_);
   SetLimits(handle.get(), request, limits_);
+  SetStop(handle.get(), limits_.stop);
   SetMethod(handle.get(), request, &exchange);
   SetCallbacks(handle.get(), &exchange, error_text);
   curl_easy_setopt(handle.get(), CURLOPT_HTTPHEADER, headers.get());

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,11 +68,13 @@ struct HttpLimits {
   std::chrono::milliseconds connect{10'000};
   // A transfer that makes less than 1 KiB/s for so long is given up. In whole seconds.
   std::chrono::milliseconds stall{30'000};
+  std::stop_token stop = {};  // ends transfers: a failure in the answer
 };
 inline HttpLimits LimitsOf(const std::string& ca_file, const StoreOptions& options) {
   HttpLimits limits;
   limits.ca_file = ca_file;
   limits.stall = options.stall;
+  limits.stop = options.stop;
   return limits;
 }
 

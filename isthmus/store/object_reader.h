@@ -2,6 +2,7 @@
 #ifndef ISTHMUS_STORE_OBJECT_READER_H_
 #define ISTHMUS_STORE_OBJECT_READER_H_
 
+#include <atomic>
 #include <optional>
 #include <string>
 
@@ -23,11 +24,10 @@ class ObjectReader {
   std::string GetRange(const std::string& key, uint64_t offset, uint64_t length);
   std::optional<uint64_t> Size(const std::string& key);
 
-  // Into a temporary file beside `file`, renamed at the end: a failure leaves what was there. An
-  // object of more than 16 MiB comes in ranges, eight at a time, bound to one state of the object
-  // by its ETag; one that is replaced meanwhile is begun anew, three times at most (kUnavailable).
-  // `progress` is called by one thread at a time.
-  void Fetch(const std::string& key, const fs::path& file, const TransferProgress& progress);
+  // See object_fetch.h: a failure leaves the file that was there. What a server announces or sends
+  // above max_bytes is refused before a byte of it is written.
+  void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
+             const TransferProgress& progress);
 
  private:
   // What `read` gives; its errors name action, key and server.
@@ -38,6 +38,7 @@ class ObjectReader {
   uint64_t ExistingSize(const std::string& key);
 
   ObjectServer& server_;
+  std::atomic<bool> knows_no_ranges_ = false;
 };
 
 }  // namespace isthmus::store

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
 namespace isthmus::store {
 namespace {
@@ -41,6 +43,14 @@ std::optional<milliseconds> Retries::Next(milliseconds asked) {
   bound_ = std::min(bound_ * 2, limits_.longest_delay);
   ++tries_;
   return std::max(delay, asked);
+}
+
+bool WaitUnlessStopped(milliseconds delay, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  never.wait_for(lock, stop, delay, [] { return false; });
+  return !stop.stop_requested();
 }
 
 }  // namespace isthmus::store

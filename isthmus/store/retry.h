@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <stop_token>
 
 #include "isthmus/base/clock.h"
 #include "isthmus/base/random.h"
@@ -42,6 +43,9 @@ class Retries {
   std::chrono::milliseconds bound_;
   int tries_ = 1;
 };
+
+// Waits before a next try. False as soon as a stop is requested.
+bool WaitUnlessStopped(std::chrono::milliseconds delay, const std::stop_token& stop);
 
 // With the delays above and this deadline.
 inline Retries RetriesWithin(std::chrono::milliseconds deadline) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 namespace isthmus::store {
@@ -76,6 +78,15 @@ TEST(RetriesTest, NothingIsTriedAfterTheDeadline) {
   EXPECT_EQ(retries.left(), milliseconds(0));
   EXPECT_EQ(retries.Next(), std::nullopt);
   EXPECT_EQ(retries.tries(), 2);
+}
+
+TEST(WaitUnlessStoppedTest, EndsWithTheStopOrTheTime) {
+  EXPECT_TRUE(WaitUnlessStopped(milliseconds(1), {}));
+  std::stop_source stop;
+  EXPECT_TRUE(WaitUnlessStopped(milliseconds(1), stop.get_token()));
+  const std::jthread stopper([&] { stop.request_stop(); });
+  EXPECT_FALSE(WaitUnlessStopped(std::chrono::hours(1), stop.get_token()));
+  EXPECT_FALSE(WaitUnlessStopped(milliseconds(0), stop.get_token()));
 }
 
 }  // namespace

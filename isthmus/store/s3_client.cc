@@ -25,7 +25,6 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "isthmus/base/error.h"
 #include "isthmus/store/retry.h"
@@ -137,6 +136,7 @@ struct S3Client::Tries {
 S3Client::S3Client(S3Settings settings, const StoreOptions& options, Environment environment)
     : description_(settings.Describe()),
       deadline_(options.deadline),
+      stop_(options.stop),
       transport_(LimitsOf(settings.ca_file, options)),
       credentials_(std::move(environment)),
       settings_(std::move(settings)) {}
@@ -196,7 +196,10 @@ S3Answer S3Client::Send(const S3Request& given) {
             tries.retries.tries() == 1 ? "1 try" : fmt::format("{} tries", tries.retries.tries()),
             WordsOf(answer, error));
     }
-    std::this_thread::sleep_for(*tries.delay);
+    if (!WaitUnlessStopped(*tries.delay, stop_)) {
+      Throw(ErrorCode::kUnavailable, "given up, for the program ends; at last: {}",
+            WordsOf(answer, error));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,7 @@ class S3Client final : public ObjectServer {
 
   const std::string description_;
   const std::chrono::milliseconds deadline_;
+  const std::stop_token stop_;
   HttpTransport transport_;
   AwsCredentials credentials_;
   mutable std::mutex mutex_;

@@ -124,10 +124,10 @@ std::optional<uint64_t> S3Store::Size(const std::string& key) {
   return reader_.Size(key);
 }
 
-void S3Store::Fetch(const std::string& key, const fs::path& file,
+void S3Store::Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                     const TransferProgress& progress) {
   CheckKey(key);
-  reader_.Fetch(key, file, progress);
+  reader_.Fetch(key, file, max_bytes, progress);
 }
 
 void S3Store::PutOnce(const std::string& key, ByteSpan content, const Sha256Digest& digest) {

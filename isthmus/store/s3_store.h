@@ -28,7 +28,7 @@ class S3Store final : public Store {
   std::optional<std::string> Get(const std::string& key, uint64_t max_bytes) override;
   std::string GetRange(const std::string& key, uint64_t offset, uint64_t length) override;
   std::optional<uint64_t> Size(const std::string& key) override;
-  void Fetch(const std::string& key, const fs::path& file,
+  void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
              const TransferProgress& progress) override;
   void Put(const std::string& key, ByteSpan content) override;
   FileDigest PutFile(const std::string& key, const fs::path& path,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,10 @@ class Store {
   // `length` bytes from `offset`; kCorrupt if the object ends before.
   virtual std::string GetRange(const std::string& key, uint64_t offset, uint64_t length) = 0;
   virtual std::optional<uint64_t> Size(const std::string& key) = 0;
-  // Copies the object into a new or replaced local file. Not durable there.
-  virtual void Fetch(const std::string& key, const fs::path& file,
+  // Copies the object into a new or replaced local file. Not durable there. kCorrupt if it is
+  // larger than max_bytes, whatever its server says of its size: then no more than these are ever
+  // written, and `file` is what it was before.
+  virtual void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
                      const TransferProgress& progress = {}) = 0;
 
   // Creates or replaces, atomically for readers, durable on return.
@@ -80,6 +83,9 @@ struct StoreOptions {
   std::chrono::milliseconds deadline{120'000};
   // A connection that gives or takes less than 1 KiB/s for so long is given up, in whole seconds.
   std::chrono::milliseconds stall{30'000};
+  // Once a stop is requested, what waits for its next try or for bytes is given up within about a
+  // second, and so is all that begins later: kUnavailable.
+  std::stop_token stop = {};
 };
 
 // The store that a BOARD argument names: a directory path (or file:///PATH), s3://BUCKET[/PREFIX]

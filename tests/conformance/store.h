@@ -73,7 +73,7 @@ TYPED_TEST_P(StoreConformance, MissingObjectsAreReportedAsMissing) {
     ExpectError(
         ErrorCode::kNotFound, [&] { this->store_->GetRange(key, 0, 1); }, key);
     ExpectError(
-        ErrorCode::kNotFound, [&] { this->store_->Fetch(key, this->local_ / "f"); }, key);
+        ErrorCode::kNotFound, [&] { this->store_->Fetch(key, this->local_ / "f", 10); }, key);
     EXPECT_NO_THROW(this->store_->Delete(key));
   }
   EXPECT_FALSE(fs::exists(this->local_ / "f"));
@@ -85,6 +85,26 @@ TYPED_TEST_P(StoreConformance, AnObjectOverTheLimitIsRefused) {
   EXPECT_EQ(this->store_->Get("k", 5), "12345");
   ExpectError(
       ErrorCode::kCorrupt, [&] { this->store_->Get("k", 4); }, "k", "5 bytes", "at most 4");
+}
+
+TYPED_TEST_P(StoreConformance, AFileOverTheLimitIsRefusedAndNothingIsTouched) {
+  this->Put("k", "12345");
+  this->Put("empty", "");
+  const fs::path file = this->local_.Write("to", "old");
+  const auto fetch = [&](const std::string& key, uint64_t max) {
+    this->store_->Fetch(key, file, max);
+  };
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { fetch("k", 4); }, "k", "5 bytes", "at most 4");
+  ExpectError(
+      ErrorCode::kCorrupt, [&] { fetch("k", 0); }, "k", "at most 0");
+  EXPECT_EQ(ReadFile(file, kAnyBytes), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(this->local_.path()), fs::directory_iterator()),
+            1);
+  fetch("k", 5);
+  EXPECT_EQ(ReadFile(file, kAnyBytes), "12345");
+  fetch("empty", 0);
+  EXPECT_EQ(ReadFile(file, kAnyBytes), "");
 }
 
 TYPED_TEST_P(StoreConformance, RangesAreExactAndNeverShort) {
@@ -117,7 +137,7 @@ TYPED_TEST_P(StoreConformance, FilesTravelBothWays) {
 
   uint64_t received = 0;
   const fs::path to = this->local_.Write("to", "what was there before");
-  this->store_->Fetch("a/k", to, [&](uint64_t bytes) { received += bytes; });
+  this->store_->Fetch("a/k", to, content.size(), [&](uint64_t bytes) { received += bytes; });
   EXPECT_EQ(ReadFile(to, kAnyBytes), content);
   EXPECT_EQ(received, content.size());
 }
@@ -194,7 +214,7 @@ TYPED_TEST_P(StoreConformance, KeysThatBreakTheRulesAreInvalid) {
     invalid([&] { this->Get(key); });
     invalid([&] { this->store_->GetRange(key, 0, 0); });
     invalid([&] { this->store_->Size(key); });
-    invalid([&] { this->store_->Fetch(key, file); });
+    invalid([&] { this->store_->Fetch(key, file, 10); });
     invalid([&] { this->Put(key, "x"); });
     invalid([&] { this->store_->PutFile(key, file); });
     invalid([&] { this->Create(key, "x"); });
@@ -223,14 +243,13 @@ TYPED_TEST_P(StoreConformance, AReaderNeverSeesPartOfAReplacement) {
   ExpectReplacementIsAtomic(*this->store_, *this->harness_.Open(), "k", file);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(StoreConformance, WhatWasPutIsReadByEveryClient,
-                            PutReplacesAndCreateDoesNot, MissingObjectsAreReportedAsMissing,
-                            AnObjectOverTheLimitIsRefused, RangesAreExactAndNeverShort,
-                            FilesTravelBothWays, PutFileReplacesAndDetachesFromItsSource,
-                            PutFileOfAMissingFileChangesNothing, ListGivesTheKeysOfAnyPrefixSorted,
-                            DeleteRemovesOneObject, KeysThatBreakTheRulesAreInvalid,
-                            TheLongestKeyIsAllowed, OfRacingCreatorsExactlyOneWins,
-                            AReaderNeverSeesPartOfAReplacement);
+REGISTER_TYPED_TEST_SUITE_P(
+    StoreConformance, WhatWasPutIsReadByEveryClient, PutReplacesAndCreateDoesNot,
+    MissingObjectsAreReportedAsMissing, AnObjectOverTheLimitIsRefused,
+    AFileOverTheLimitIsRefusedAndNothingIsTouched, RangesAreExactAndNeverShort, FilesTravelBothWays,
+    PutFileReplacesAndDetachesFromItsSource, PutFileOfAMissingFileChangesNothing,
+    ListGivesTheKeysOfAnyPrefixSorted, DeleteRemovesOneObject, KeysThatBreakTheRulesAreInvalid,
+    TheLongestKeyIsAllowed, OfRacingCreatorsExactlyOneWins, AReaderNeverSeesPartOfAReplacement);
 
 }  // namespace isthmus::store
 

@@ -29,6 +29,13 @@ class BenchTablesTest(unittest.TestCase):
         self.assertIn("≥ 0.4 | **0.30** |", tables.goals_of({key: row}))
         self.assertIn("≥ 0.4 | 0.30 |", tables.goals_of({key: row | {"met": "yes"}}))
 
+    def test_a_short_bench_shows_goals_beside_what_has_none(self):
+        missed = {"bench": "far", "unit": "ratio", "value": "2", "target": "<= 1.5", "met": "no"}
+        plain = {"bench": "far", "unit": "s", "value": "3", "target": "", "met": ""}
+        text = tables.measured({("far", "case", "pull"): missed, ("far", "case", "time"): plain})
+        self.assertIn("| case | pull | **2.00** | ≤ 1.5 |\n| case | time | 3.00 s |  |", text)
+        self.assertEqual(tables.measured({}), "Not measured yet.")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -43,13 +43,14 @@ class Answer:
 class Relay:
     """`isthmus board serve`; constructed once it listens."""
 
-    def __init__(self, board, log, *options, before=()):
+    def __init__(self, board, log, *options, before=(), environment=None):
         self.log = pathlib.Path(log)
         with open(self.log, "ab") as output:
             self.process = subprocess.Popen(
                 [*before, harness.PROGRAM, "board", "serve", str(board), "--listen", "127.0.0.1:0",
                  "--poll-ms", "20", *map(str, options), "--json"], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=output, env=harness.ENVIRONMENT, text=True)
+                stdout=subprocess.PIPE, stderr=output, env=environment or harness.ENVIRONMENT,
+                text=True)
         line = self.process.stdout.readline()
         found = re.search(r'"listening":"(https?)://127\.0\.0\.1:(\d+)"', line)
         if not found:
@@ -129,10 +130,12 @@ class RelayTest(unittest.TestCase):
     def put_random(self, key, size):
         return self.put(key, self.random.randbytes(size))
 
-    def start(self, *options, board=None, cache="cache", cache_bytes=1 << 30, before=()):
+    def start(self, *options, board=None, cache="cache", cache_bytes=1 << 30, before=(),
+              environment=None):
         """A relay; `cache` None: without one."""
         cached = ("--cache", self.dir / cache, "--cache-bytes", cache_bytes) if cache else ()
-        relay = Relay(board or self.board, self.dir / "relay.log", *cached, *options, before=before)
+        relay = Relay(board or self.board, self.dir / "relay.log", *cached, *options, before=before,
+                      environment=environment)
         self.addCleanup(self.end, relay)
         return relay
 

@@ -1,10 +1,12 @@
 """A board over plain HTTP: servers with and without ranges, listing, tokens, TLS, redirects."""
 
+import contextlib
 import functools
 import http.server
 import json
 import os
 import pathlib
+import resource
 import ssl
 import subprocess
 import tempfile
@@ -66,6 +68,40 @@ class Board(Files):
             self.wfile.write(body)
 
 
+class Hostile(Files):
+    """Sends more than the object has, in the way that `lie` says, until the client goes."""
+
+    lie = None
+    announced = 1 << 40
+
+    def do_HEAD(self):
+        self.begin(200, [("Content-Length", "10")])
+
+    def do_GET(self):
+        self.close_connection = True
+        if self.lie == "a long 200":
+            self.begin(200, [("Content-Length", str(self.announced))])
+        elif self.lie == "a long 206":
+            self.begin(206, [("Content-Range", f"bytes 0-{(16 << 20) - 1}/{self.announced}")])
+        elif self.lie == "an endless 200":
+            self.begin(200, [("Transfer-Encoding", "chunked")])
+        else:
+            self.begin(206, [("Content-Range", "bytes 0-9/10"), ("Transfer-Encoding", "chunked")])
+        with contextlib.suppress(OSError):
+            self.send_for_ever("endless" in self.lie)
+
+    def begin(self, status, headers):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send_for_ever(self, chunked):
+        piece = b"x" * 65536
+        while True:
+            self.wfile.write(b"10000\r\n" + piece + b"\r\n" if chunked else piece)
+
+
 class HttpTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="isthmus-test-")
@@ -81,15 +117,21 @@ class HttpTest(unittest.TestCase):
             ("127.0.0.1", 0), functools.partial(handler, directory=str(self.root)))
         if context:
             server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # a client that goes away, as it should from an enemy
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         return f"{'https' if context else 'http'}://127.0.0.1:{server.server_port}"
 
-    def tool(self, location, operation, key="", file="", **variables):
+    def tool(self, location, operation, key="", file="", largest_file=None, **variables):
+        """What the operation printed; a process that writes beyond largest_file bytes is killed."""
+        def limit():
+            if largest_file is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
         done = subprocess.run([TOOL, location, operation, key, str(file)], text=True, timeout=120,
                               env=ENVIRONMENT | {"STORE_DEADLINE_MS": "5000"} | variables,
-                              capture_output=True, check=True)
+                              capture_output=True, check=True, preexec_fn=limit)
         return done.stdout.strip()
 
     def check_reading(self, url):
@@ -104,8 +146,24 @@ class HttpTest(unittest.TestCase):
         for key in ("large", "runs/empty", "runs/a/k"):
             self.assertEqual(self.tool(url, "fetch", key, self.dir / "to"), "ok")
             self.assertEqual((self.dir / "to").read_bytes(), (self.root / key).read_bytes())
+        # The same with its size known: who knows no ranges is found out before the body.
+        self.assertEqual(self.tool(url, "fetch", "large", self.dir / "to", STORE_MAX_BYTES=str(40 << 20)), "ok")
+        self.assertEqual((self.dir / "to").read_bytes(), (self.root / "large").read_bytes())
         self.assertRegex(self.tool(url, "fetch", "none", self.dir / "to2"), "^not_found: ")
         self.assertFalse((self.dir / "to2").exists())
+
+    def test_a_server_that_sends_more_than_is_allowed_fills_no_disk(self):
+        refusals = {"a long 200": "1099511627776 bytes, at most 10 allowed",
+                    "a long 206": "1099511627776 bytes, at most 10 allowed",
+                    "an endless 200": "does not say how long the object is",
+                    "an endless 206": "more bytes than the 10 that the server announced"}
+        for lie, refusal in refusals.items():
+            with self.subTest(lie):
+                url = self.serve(type("Lying", (Hostile,), {"lie": lie}))
+                answer = self.tool(url, "fetch", "runs/a/k", self.dir / "to", STORE_MAX_BYTES="10",
+                                   largest_file=10)
+                self.assertRegex(answer, f"^corrupt: fetch runs/a/k in .*{refusal}")
+                self.assertEqual([p.name for p in self.dir.iterdir()], ["root"])
 
     def test_a_server_of_plain_files_is_read(self):
         self.check_reading(self.serve(Files))
@@ -205,6 +263,7 @@ class HttpTest(unittest.TestCase):
         run([PROGRAM, "verify", self.dir / "replica", "--against", self.dir / "data/bf16/step-39"])
         log = json.loads(run([PROGRAM, "log", "--board", url, "--run", "r", "--json"]).stdout)
         self.assertEqual([v["version"] for v in log["versions"]], [3, 2, 1])
+        self.check_swollen_parts_are_refused(run)
         plain = self.serve(Files)
         run([PROGRAM, "pull", "--board", plain, "--run", "r", "--replica", self.dir / "replica2"])
         run([PROGRAM, "verify", self.dir / "replica2", "--against", self.dir / "data/bf16/step-39"])
@@ -213,6 +272,25 @@ class HttpTest(unittest.TestCase):
                                  env=ENVIRONMENT, capture_output=True, timeout=300, check=False)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("read-only", refused.stderr)
+
+    def check_swollen_parts_are_refused(self, run):
+        """A patch of another size than the manifest's: the replica stays, and the disk is not filled."""
+        replica = self.dir / "replica4"
+        run([PROGRAM, "pull", "--board", self.root, "--run", "r", "--replica", replica, "--version", "1"])
+        before = sorted((p.relative_to(replica), p.stat().st_size) for p in replica.rglob("*") if p.is_file())
+
+        class Swollen(Board):
+            def answer(self, status, body, headers=()):
+                if "/data/" in self.path:
+                    return super().answer(200, body + bytes(1 << 20))
+                super().answer(status, body, headers)
+
+        done = subprocess.run([PROGRAM, "pull", "--board", self.serve(Swollen), "--run", "r", "--replica", replica],
+                              text=True, env=ENVIRONMENT, capture_output=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertRegex(done.stderr, r"fetch runs/r/data/\S+ in http://\S+: \d+ bytes, at most \d+ allowed")
+        self.assertEqual(before, sorted((p.relative_to(replica), p.stat().st_size)
+                                        for p in replica.rglob("*") if p.is_file()))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ TEST_F(S3StoreTest, LargeFilesTravelInPartsAndRanges) {
   EXPECT_EQ(sent, expected.bytes);
   EXPECT_EQ(store_->Size("large"), expected.bytes);
   uint64_t received = 0;
-  store_->Fetch("large", local_ / "to", [&](uint64_t bytes) { received += bytes; });
+  store_->Fetch("large", local_ / "to", expected.bytes, [&](uint64_t bytes) { received += bytes; });
   EXPECT_EQ(DigestFile(local_ / "to").sha256, expected.sha256);
   EXPECT_EQ(received, expected.bytes);
   const std::string middle = store_->GetRange("large", 15'000'000, 5'000'000);
@@ -88,7 +88,7 @@ TEST_F(S3StoreTest, LargeContentInMemoryTravelsInParts) {
   ByteVector content((uint64_t{64} << 20) + 1);
   SystemRandom().Fill(content);
   store_->Put("large", content);
-  store_->Fetch("large", local_ / "to");
+  store_->Fetch("large", local_ / "to", content.size());
   EXPECT_EQ(DigestFile(local_ / "to").sha256, Sha256(content));
 }
 
@@ -97,14 +97,17 @@ TEST_F(S3StoreTest, ObjectsAroundTheSizeOfARangeAreWhole) {
        {(uint64_t{16} << 20) - 1, uint64_t{16} << 20, (uint64_t{16} << 20) + 1}) {
     const fs::path file = RandomFile(local_, bytes);
     store_->PutFile("k", file);
-    store_->Fetch("k", local_ / "to");
+    store_->Fetch("k", local_ / "to", bytes);
+    ExpectError(
+        ErrorCode::kCorrupt, [&] { store_->Fetch("k", local_ / "to2", bytes - 1); }, "at most");
+    EXPECT_FALSE(fs::exists(local_ / "to2"));
     EXPECT_EQ(DigestFile(local_ / "to").sha256, DigestFile(file).sha256) << bytes;
   }
 }
 
 TEST_F(S3StoreTest, AFailedFetchLeavesWhatWasThere) {
   const fs::path file = local_.Write("to", "old");
-  EXPECT_THROW(store_->Fetch("none", file), Error);
+  EXPECT_THROW(store_->Fetch("none", file, 10), Error);
   EXPECT_EQ(ReadFile(file, 10), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(local_.path()), fs::directory_iterator()), 1);
 }
@@ -132,7 +135,8 @@ TEST_F(S3StoreTest, MissingObjectsAreMissing) {
     ExpectError(
         ErrorCode::kNotFound, [&] { store_->GetRange(key, 0, 1); }, key, harness_.location);
     ExpectError(
-        ErrorCode::kNotFound, [&] { store_->Fetch(key, local_ / "f"); }, key, harness_.location);
+        ErrorCode::kNotFound, [&] { store_->Fetch(key, local_ / "f", 10); }, key,
+        harness_.location);
     EXPECT_NO_THROW(store_->Delete(key));
   }
   EXPECT_EQ(store_->List(""), std::vector<std::string>{"a/b"});

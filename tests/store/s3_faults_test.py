@@ -379,6 +379,45 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(self.tool("fetch", file=self.dir / "to"), "ok")
         self.assertEqual((self.dir / "to").read_bytes(), new)
 
+    # Downloads of a size that is known.
+
+    def fetch_expecting(self, size):
+        self.variables["STORE_MAX_BYTES"] = str(size)
+        return self.tool("fetch", file=self.dir / "to")
+
+    def test_an_object_of_the_expected_size_comes_in_ranges_at_once(self):
+        content = os.urandom(20 * MIB + 3)
+        self.put_past_proxy(content)
+        self.proxy.on(lambda r: header(r, "range").startswith("bytes=0-"), Exchange.reset)
+        self.assertEqual(self.fetch_expecting(len(content)), "ok")
+        self.assertEqual((self.dir / "to").read_bytes(), content)
+        self.assertEqual([r.method for r in self.proxy.log], ["GET"] * (8 + 1))
+        self.assertEqual(len({header(r, "range") for r in self.proxy.log}), 8)
+
+    def test_an_object_smaller_than_expected_is_whole_all_the_same(self):
+        for size in (0, 1000, 5 * MIB, 20 * MIB):
+            with self.subTest(size):
+                content = os.urandom(size)
+                self.put_past_proxy(content)
+                self.assertEqual(self.fetch_expecting(30 * MIB), "ok")
+                self.assertEqual((self.dir / "to").read_bytes(), content)
+
+    def test_ranges_at_once_of_two_objects_are_never_mixed(self):
+        old, new = os.urandom(24 * MIB), os.urandom(24 * MIB)
+        self.put_past_proxy(old)
+
+        def replaced(exchange):
+            self.put_past_proxy(new)
+            exchange.through()
+
+        self.proxy.on(lambda r: header(r, "range").startswith(f"bytes={9 * MIB}-"), replaced)
+        self.assertEqual(self.fetch_expecting(len(old)), "ok")
+        self.assertEqual((self.dir / "to").read_bytes(), new)
+
+    def test_a_missing_object_of_an_expected_size_is_missing(self):
+        self.assertRegex(self.fetch_expecting(20 * MIB), "^not_found: fetch ")
+        self.assertEqual(list(self.dir.iterdir()), [])
+
     def test_a_listing_with_a_bomb_or_keys_that_break_the_rules(self):
         def listing(inner, head=""):
             return lambda e: e.send(200, [], (f"<?xml version=\"1.0\"?>{head}<ListBucketResult>"

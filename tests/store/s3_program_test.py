@@ -1,62 +1,16 @@
 """The whole program on s3://: boards, versions, storms, several publishers."""
 
 import json
-import os
-import pathlib
 import subprocess
-import sys
-import tempfile
 import threading
 import unittest
 
 import servers
-from fault_proxy import Exchange, FaultProxy, make_creates_exact
-
-PROGRAM = os.environ["ISTHMUS_BIN"]
-BOARD = f"s3://{servers.BUCKET}/team/board"
+from fault_proxy import Exchange, make_creates_exact
+from s3_runs import BOARD, PROGRAM, S3RunTest
 
 
-class ProgramTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls._data = tempfile.TemporaryDirectory(prefix="isthmus-data-")
-        cls.data = pathlib.Path(cls._data.name) / "bf16"
-        subprocess.run([sys.executable, servers.ROOT / "testdata/unpack.py", cls._data.name], check=True,
-                       stdout=subprocess.DEVNULL)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls._data.cleanup()
-
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="isthmus-test-")
-        self.addCleanup(directory.cleanup)
-        self.dir = pathlib.Path(directory.name)
-        self.server = servers.Server("s3s-fs")
-        self.addCleanup(self.server.close)
-        self.proxy = FaultProxy(self.server.port)
-        self.addCleanup(self.proxy.close)
-
-    def run_program(self, *arguments, expect=0, endpoint=None):
-        environment = servers.environment(endpoint or self.server.endpoint)
-        del environment["ISTHMUS_BIN"], environment["ISTHMUS_TEST_S3"]
-        done = subprocess.run([PROGRAM, *map(str, arguments)], env=environment, text=True,
-                              capture_output=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return done
-
-    def publish(self, step, baseline="baseline", **more):
-        return self.run_program("publish", self.data / f"step-{step}", "--board", BOARD, "--run", "r",
-                                "--baseline", self.dir / baseline, "--step", step, **more)
-
-    def pull_and_compare(self, step, **more):
-        self.run_program("pull", "--board", BOARD, "--run", "r", "--replica", self.dir / "replica", **more)
-        self.run_program("verify", self.dir / "replica", "--against", self.data / f"step-{step}")
-
-    def versions(self):
-        log = self.run_program("log", "--board", BOARD, "--run", "r", "--json")
-        return [entry["version"] for entry in json.loads(log.stdout)["versions"]]
-
+class ProgramTest(S3RunTest):
     def test_a_run_on_a_bucket_is_like_one_in_a_directory(self):
         self.run_program("board", "init", BOARD)
         self.run_program("board", "init", BOARD, expect=4)

@@ -27,12 +27,12 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def wait_for_port(port, process):
+def wait_for_port(port, process, host="127.0.0.1"):
     """Returns when something listens; fails if the process ends or the time is up."""
     end = time.monotonic() + START_LIMIT_S
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((host, port), timeout=1).close()
             return
         except OSError:
             if process.poll() is not None or time.monotonic() > end:

@@ -5,11 +5,13 @@
 //
 // Prints "ok" and what the operation gave, or "CODE: MESSAGE"; exits with 0 in both cases. Options
 // are read from STORE_DEADLINE_MS, STORE_STALL_MS, STORE_CA, STORE_TOKEN_FILE, STORE_ENDPOINT,
-// STORE_VIRTUAL_HOST. With STORE_LINES operations, keys and files come in lines on standard input.
+// STORE_VIRTUAL_HOST; STORE_MAX_BYTES bounds a fetch. With STORE_LINES operations, keys and files
+// come in lines on standard input.
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <sstream>
 
 #include "isthmus/base/error.h"
@@ -38,6 +40,11 @@ StoreOptions Options() {
 
 constexpr uint64_t kMaxBytes = 1 << 20;
 
+uint64_t MaxFetchBytes() {
+  const std::string text = Variable("STORE_MAX_BYTES");
+  return text.empty() ? std::numeric_limits<uint64_t>::max() : std::stoull(text);
+}
+
 std::string Run(Store& store, const std::string& operation, const std::string& key,
                 const std::string& file) {
   const auto content = [&] { return ReadFile(file, uint64_t{1} << 32); };
@@ -47,7 +54,7 @@ std::string Run(Store& store, const std::string& operation, const std::string& k
     const auto size = store.Size(key);
     return size ? std::to_string(*size) : "(missing)";
   }
-  if (operation == "fetch") return store.Fetch(key, file), "";
+  if (operation == "fetch") return store.Fetch(key, file, MaxFetchBytes()), "";
   if (operation == "put") return store.Put(key, AsBytes(content())), "";
   if (operation == "putfile") return FormatSha256(store.PutFile(key, file).sha256);
   if (operation == "create") return store.Create(key, AsBytes(content())) ? "true" : "false";

@@ -27,9 +27,9 @@ class HookedStore final : public store::Store {
     return store_->GetRange(key, offset, length);
   }
   std::optional<uint64_t> Size(const std::string& key) override { return store_->Size(key); }
-  void Fetch(const std::string& key, const fs::path& file,
+  void Fetch(const std::string& key, const fs::path& file, uint64_t max_bytes,
              const store::TransferProgress& progress) override {
-    store_->Fetch(key, file, progress);
+    store_->Fetch(key, file, max_bytes, progress);
   }
   void Put(const std::string& key, ByteSpan content) override {
     store_->Put(key, content);

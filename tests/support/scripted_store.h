@@ -120,7 +120,7 @@ class ScriptedStore final : public store::Store {
   }
   std::vector<std::string> List(const std::string& prefix) override { return place_->List(prefix); }
 
-  void Fetch(const std::string& key, const fs::path& /*file*/,
+  void Fetch(const std::string& key, const fs::path& /*file*/, uint64_t /*max_bytes*/,
              const store::TransferProgress& /*progress*/) override {
     Refuse(key);
   }
