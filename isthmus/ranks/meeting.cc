@@ -125,6 +125,7 @@ std::string Meeting::Await(const std::string& name) {
 void Meeting::CheckGoesOn() {
   // First: a lead that finds itself replaced refuses, and the ranks had better join the new one.
   const std::optional<Call> now = ReadCurrentCall(board_, run_);
+  if (now && *now != call_ && leads()) RefuseOtherLead();
   if (now && *now != call_) throw AttemptIsOver();
   if (leads()) CheckNobodyFailed(board_.store().List(Prefix()));
   const std::string name(kVerdictName);
@@ -149,15 +150,17 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
       if (texts[*rank]) ++found;
     }
     if (found == texts.size()) break;
-    if (ReadCurrentCall(board_, run_) != call_) {
-      Throw(ErrorCode::kConflict, "publish version {} of run {}: another lead has called",
-            call_.version, run_);
-    }
+    if (ReadCurrentCall(board_, run_) != call_) RefuseOtherLead();
     patience.Pause(what);
   }
   std::vector<std::string> all;
   for (auto& text : texts) all.push_back(std::move(*text));
   return all;
+}
+
+void Meeting::RefuseOtherLead() const {
+  Throw(ErrorCode::kConflict, "publish version {} of run {}: another lead has called",
+        call_.version, run_);
 }
 
 void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {

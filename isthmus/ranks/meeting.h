@@ -21,8 +21,7 @@ inline constexpr std::string_view kVerdictName = "verdict.json";
 // The first thing that a rank says in an attempt.
 inline constexpr std::string_view kClaimKind = "claim";
 
-// Thrown where a rank waits: the lead has called to another attempt, or the attempt's version was
-// committed by somebody else.
+// Thrown where a rank that does not lead waits: there is a call to another attempt.
 struct AttemptIsOver {};
 
 // Thrown where a rank waits: the lead has refused, so that no version comes of this attempt.
@@ -70,7 +69,8 @@ class Meeting {
   // Removes what this rank wrote, as well as it can. For when all have read it.
   void RemoveOwn();
 
-  // Waits for the lead's object; throws Refused, AttemptIsOver or kUnavailable.
+  // Waits for the lead's object; throws Refused, AttemptIsOver or kUnavailable; as the lead,
+  // kConflict: another one has called.
   std::string Await(const std::string& name);
   // Waits for what this rank's neighbour `rank` says; as Await.
   std::string AwaitFrom(std::string_view kind, uint32_t rank) { return Await(NameOf(kind, rank)); }
@@ -91,6 +91,7 @@ class Meeting {
 
  private:
   std::string Prefix() const;
+  [[noreturn]] void RefuseOtherLead() const;
   void CheckGoesOn();
   void CheckNobodyFailed(const std::vector<std::string>& keys);
 
