@@ -1,9 +1,11 @@
 """A test with a board, a run on it that starts with a model's checkpoint, and ranks that publish it
 from their shares."""
 
+import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ import harness
 
 sys.path.insert(0, str(harness.ROOT / "tests" / "support"))
 import shares  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 SEED = int(os.environ.get("ISTHMUS_TEST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 # Two pools, which every rank has a part of, however the rows are cut.
@@ -40,6 +43,13 @@ class RanksTest(unittest.TestCase):
         self.step = 0
         self.publish_options, self.read_options = [], []
 
+    def use_board(self, board):
+        """Another, new one, on which the run has no version."""
+        self.board = board
+        harness.run("board", "init", board)
+        self.run_options = self.ranks.options = ["--board", board, "--run", "r"]
+        shutil.rmtree(self.dir / "whole", ignore_errors=True)
+
     def begin(self, shapes=None, whole=True):
         """The run's first version: the model, published by one process."""
         self.model = shares.Model(shapes or SMALL, self.random)
@@ -59,6 +69,8 @@ class RanksTest(unittest.TestCase):
         self.ranks.write_shares(self.model, split(self.model, ranks))
 
     def start(self, rank, ranks, *more, step=None, baseline=None, deadline_s=DEADLINE_S):
+        if rank == 0:
+            self.attempt_before = self.attempt()
         process = self.ranks.start(rank, ranks, self.step if step is None else step,
                                    *self.publish_options, "--rank-deadline-s", deadline_s, *more,
                                    baseline=baseline)
@@ -87,15 +99,33 @@ class RanksTest(unittest.TestCase):
     def log(self):
         """Every log entry, as bytes."""
         folder = self.board / "runs" / "r" / "log"
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("[0-9]*.json"))}
 
     def head(self):
         return len(self.log())
 
     def attempt(self):
-        """The folder of the attempt that was called last."""
-        call = harness.json.loads((self.board / "runs/r/call.json").read_text())
-        return self.board / "runs/r/data" / str(call["version"]) / call["attempt"]
+        """The folder of the attempt that was called last; one that does not exist if there is no call."""
+        try:
+            call = json.loads((self.board / "runs/r/call.json").read_text())
+            return self.board / "runs/r/data" / str(call["version"]) / call["attempt"]
+        except (OSError, ValueError, KeyError):
+            return self.board / "none"
+
+
+    def await_object(self, name):
+        """The path of an object of the attempt of the lead that was started last."""
+        def found():
+            path = self.attempt() / name
+            return self.attempt() != self.attempt_before and path.exists() and path
+        return wait_until(found, name)
+
+
+def replace(path, content):
+    """As a store does: nobody sees half of it."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 def end(process):

@@ -51,7 +51,7 @@ class Run:
             self.publish()
 
     def head(self):
-        return len(list((self.dir / "board/runs/r/log").iterdir()))
+        return len(list((self.dir / "board/runs/r/log").glob("[0-9]*.json")))  # no temporary files
 
     def next_step(self):
         self.step += 1
