@@ -329,7 +329,7 @@ class UsageTest(RefusalTest):
     def test_broken_shares(self):
         content = bytes(2 * 40)
         header = {"a": ("BF16", [4, 10], content)}
-        for rows, named in [("{", "isthmus.rows"), ("[]", "isthmus.rows"), ('{"b":[0,4]}', "b"),
+        for rows, named in [("{", "not JSON"), ("[]", "isthmus.rows"), ('{"b":[0,4]}', "b"),
                             ('{"a":[1,4]}', "4 rows from row 1"), ('{"a":[4,4]}', "row 4"),
                             ('{"a":[0]}', "first row"), ('{"a":[0,4,4]}', "first row"),
                             ('{"a":[-1,9]}', "a"), ('{"a":[0.5,9]}', "a"), ('{"a":"0"}', "a"),
