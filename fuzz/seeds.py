@@ -139,6 +139,7 @@ def json_seeds():
     first = {key: value for key, value in manifest().items() if key != "step"} | {
         "version": 1, "parent": None, "payloads": manifest()["payloads"][1:], "files": {}, "meta": {},
     }  # fmt: skip
+    fork = first | {"run": "n", "fork": {"run": "r", "version": 2}}
     uuid = "00000000-0000-4000-8000-000000000000"
     objects = [
         {"format": 1, "board": uuid},
@@ -146,10 +147,31 @@ def json_seeds():
         {"format": 1, "version": 1},
         {"format": 1, "run": "r", "epoch": 1, "id": "previous", "opened_at": uuid},
     ]
-    for value in (manifest(), first):
+    for value in (manifest(), first, fork):
         yield "manifest", json.dumps(value).encode()
     for value in (*objects, first):
         yield "board_json", json.dumps(value).encode()
+
+
+def rank_message_seeds():
+    """As fuzz/rank_messages.cc tells them apart by their first byte."""
+    held = {"name": "a", "dtype": "BF16", "shape": [4, 8], "first_row": 1, "rows": 3}
+    leaf = "0123456789abcdef" * 2
+    chunks = [{"number": 0, "before": leaf, "changed": 3, "after": leaf},
+              {"number": 1, "before": leaf}]
+    refusal = {"format": 1, "code": "invalid", "reason": "rank 1 holds too much", "baselines": 0}
+    messages = (
+        {"version": 2, "attempt": "0123456789abcdef", "step": -3, "ranks": 3, "outline": SHA256},
+        {"tensors": [held, held | {"name": "b", "dtype": "F4", "shape": [3, 3, 2]}]},
+        {"holdings": [0, 0, 0, 16, 1, 0, 16, 16, 2, 1, 0, 9]},
+        {"owners": [{"rank": 2, "bytes": 100, "sha256": SHA256}]},
+        {"plan": SHA256, "chunks": chunks, "payload": manifest()["payloads"][0]},
+        refusal,
+        {"refused": refusal},
+        {"digest": SHA256},
+    )
+    for kind, message in enumerate(messages):
+        yield "rank_messages", bytes([min(kind, 6)]) + json.dumps({"format": 1} | message).encode()
 
 
 def store_answer_seeds():
@@ -227,7 +249,7 @@ def drawn_seeds():
 def main(dest):
     shutil.rmtree(dest, ignore_errors=True)
     found = [*part_seeds(), *checkpoint_seeds(), *json_seeds()]
-    found += [*store_answer_seeds(), *request_body_seeds(), *http_seeds(), *drawn_seeds()]
+    found += [*rank_message_seeds(), *store_answer_seeds(), *request_body_seeds(), *http_seeds(), *drawn_seeds()]
     for number, (target, data) in enumerate(found):
         if len(data) > MAX_BYTES:
             continue

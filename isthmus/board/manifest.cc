@@ -1,5 +1,7 @@
 #include "isthmus/board/manifest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
@@ -33,6 +35,10 @@ json::object ToJson(const std::map<std::string, std::string>& meta) {
   return object;
 }
 
+json::object ToJson(const ForkPoint& fork) {
+  return {{"run", fork.run}, {"version", fork.version}};
+}
+
 std::string ReadRun(const JsonFields& fields) {
   std::string run = fields.Text("run");
   try {
@@ -41,6 +47,17 @@ std::string ReadRun(const JsonFields& fields) {
     fields.Refuse("run", error.what());
   }
   return run;
+}
+
+ForkPoint ReadFork(const JsonFields& fields, const Manifest& manifest) {
+  if (manifest.version != 1) {
+    fields.Refuse("fork",
+                  fmt::format("of version {}, only version 1 may have one", manifest.version));
+  }
+  const JsonFields fork = fields.Object("fork");
+  ForkPoint point = {ReadRun(fork), fork.Count("version", 1, kMaxVersion)};
+  if (point.run == manifest.run) fork.Refuse("run", "the run itself, expected another one");
+  return point;
 }
 
 std::map<std::string, Sha256Digest> ReadFiles(const JsonFields& fields) {
@@ -94,6 +111,7 @@ uint64_t Manifest::payload_bytes() const {
 std::string Manifest::Serialize() const {
   json::object object = {{"format", kBoardFormat}, {"run", run}, {"version", version}};
   object["parent"] = parent == kNoVersion ? json::value(nullptr) : json::value(parent);
+  if (fork) object["fork"] = ToJson(*fork);
   object["epoch"] = epoch;
   if (step) object["step"] = *step;
   object["view"] = json::object{{"id", view}};
@@ -122,13 +140,15 @@ Manifest Manifest::Parse(std::string_view json) {
   manifest.run = ReadRun(fields);
   manifest.version = fields.Count("version", 1, kMaxVersion);
   if (fields.Has("parent")) manifest.parent = ReadEarlier(fields, "parent", manifest.version);
+  if (fields.Has("fork")) manifest.fork = ReadFork(fields, manifest);
   manifest.epoch = fields.Count("epoch", 1);
   if (fields.Has("step")) manifest.step = fields.Integer("step");
   manifest.view = fields.Object("view").Text("id");
   manifest.digest = fields.Digest("digest");
   ReadCounts(fields, &manifest);
+  const std::string fork_run = manifest.fork ? manifest.fork->run : "";
   for (const JsonFields& payload : fields.Objects("payloads")) {
-    manifest.payloads.push_back(ReadPayload(payload, manifest.run, manifest.version));
+    manifest.payloads.push_back(ReadPayload(payload, manifest.run, manifest.version, fork_run));
   }
   manifest.files = ReadFiles(fields.Object("files"));
   manifest.meta = ReadMeta(fields.Object("meta"));

@@ -45,14 +45,24 @@ struct Payload {
   uint64_t bytes() const;
 };
 
+// The version of another run that a run starts from.
+struct ForkPoint {
+  std::string run;
+  VersionNumber version = kNoVersion;
+
+  bool operator==(const ForkPoint&) const = default;
+};
+
 struct Manifest {
   std::string run;
   VersionNumber version = kNoVersion;
   VersionNumber parent = kNoVersion;  // none for the first version
-  uint64_t epoch = 0;                 // of the writer that committed it
-  std::optional<int64_t> step;        // the trainer's optimizer step
-  std::string view;                   // for example "bf16"
-  Sha256Digest digest;                // the version's digest (tensor/version_table.h)
+  // Version 1 only: the same checkpoint in another run, whose objects this entry may name.
+  std::optional<ForkPoint> fork;
+  uint64_t epoch = 0;           // of the writer that committed it
+  std::optional<int64_t> step;  // the trainer's optimizer step
+  std::string view;             // for example "bf16"
+  Sha256Digest digest;          // the version's digest (tensor/version_table.h)
   uint64_t tensors = 0;
   uint64_t elements = 0;          // units of all tensors
   uint64_t changed = 0;           // units that differ from the parent
@@ -69,8 +79,8 @@ struct Manifest {
   std::string Serialize() const;
   // kInvalid for a newer format ("board format 2, this program reads 1"), kCorrupt for everything
   // else: wrong types, missing keys, numbers out of range, keys that CheckKey refuses, paths that
-  // codec::CheckFilePath refuses, base >= version, parent >= version, an anchor with a base.
-  // Unknown keys are ignored.
+  // codec::CheckFilePath refuses, base >= version, parent >= version, an anchor with a base,
+  // a fork above version 1 or from the run itself, objects of other runs. Unknown keys are ignored.
   static Manifest Parse(std::string_view json);
 };
 

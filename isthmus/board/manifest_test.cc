@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "tests/support/errors.h"
@@ -35,6 +36,18 @@ const std::string& AnchorText() {
       R"("changed":0,"checkpoint_bytes":4,"payloads":[{"kind":"anchor","parts":[)" +
       R"({"key":"runs/r/data/1/0f/0","bytes":4,"sha256":")" + kSha +
       R"(","path":"sub/model.safetensors"}]}],"files":{},"meta":{},)" +
+      R"("created_at":"2026-01-31T09:30:00.250Z","producer":"isthmus 0.1"})" + "\n";
+  return text;
+}
+
+// Version 1 of run "n": the anchor of version 7 of run "r", whose objects it names.
+const std::string& ForkText() {
+  static const std::string text =
+      std::string(R"({"format":1,"run":"n","version":1,"parent":null,)") +
+      R"("fork":{"run":"r","version":7},"epoch":1,"view":{"id":"bf16"},"digest":")" + kSha +
+      R"(","tensors":1,"elements":2,"changed":2,"checkpoint_bytes":4,"payloads":[)" +
+      R"({"kind":"anchor","parts":[{"key":"runs/r/data/7/0f/0","bytes":4,"sha256":")" + kSha +
+      R"(","path":"model.safetensors"}]}],"files":{},"meta":{},)" +
       R"("created_at":"2026-01-31T09:30:00.250Z","producer":"isthmus 0.1"})" + "\n";
   return text;
 }
@@ -85,6 +98,19 @@ TEST(ManifestTest, AnAnchorNamesTheFilesThatItsPartsAre) {
 TEST(ManifestTest, SerializeWritesExactlyTheDocumentedForm) {
   EXPECT_EQ(Manifest::Parse(PatchText()).Serialize(), PatchText());
   EXPECT_EQ(Manifest::Parse(AnchorText()).Serialize(), AnchorText());
+  EXPECT_EQ(Manifest::Parse(ForkText()).Serialize(), ForkText());
+}
+
+TEST(ManifestTest, AForkSaysWhereItComesFromAndNamesItsObjects) {
+  const Manifest manifest = Manifest::Parse(ForkText());
+  EXPECT_EQ(manifest.fork, (ForkPoint{"r", 7}));
+  EXPECT_EQ(manifest.parent, kNoVersion);
+  EXPECT_EQ(manifest.payloads.at(0).parts.at(0).key, "runs/r/data/7/0f/0");
+  EXPECT_EQ(Manifest::Parse(AnchorText()).fork, std::nullopt);
+  const std::string own = Replaced(ForkText(), "runs/r/data/", "runs/n/data/");
+  EXPECT_EQ(Manifest::Parse(own).fork, (ForkPoint{"r", 7}));
+  EXPECT_EQ(Manifest::Parse(Replaced(AnchorText(), R"("epoch")", R"("fork":null,"epoch")")).fork,
+            std::nullopt);
 }
 
 TEST(ManifestTest, ExtremeValuesSurvive) {
@@ -208,6 +234,31 @@ TEST(ManifestTest, WhatBreaksARuleOfAnchorsIsCorrupt) {
   }
 }
 
+TEST(ManifestTest, WhatBreaksARuleOfForksIsCorruptAndNamed) {
+  const std::tuple<const char*, const char*, const char*> breaches[] = {
+      {R"("version":1,"parent":null)", R"("version":2,"parent":1)", "only version 1"},
+      {R"("fork":{"run":"r")", R"("fork":{"run":"n")", "fork.run: the run itself"},
+      {R"("fork":{"run":"r")", R"("fork":{"run":"../r")", "fork.run: run name"},
+      {R"("fork":{"run":"r")", R"("fork":{"run":"")", "fork.run: run name"},
+      {R"("fork":{"run":"r")", R"("fork":{"run":7)", "fork.run"},
+      {R"("fork":{"run":"r",)", R"("fork":{)", "fork.run: missing"},
+      {R"(,"version":7})", R"(})", "fork.version: missing"},
+      {R"("version":7)", R"("version":0)", "fork.version"},
+      {R"("version":7)", R"("version":10000000000)", "fork.version"},
+      {R"({"run":"r","version":7})", R"("r")", "fork"},
+      {R"("fork":{"run":"r","version":7},)", "", "does not begin with runs/n/data/"},
+      {"runs/r/data/", "runs/third/data/", "runs/n/data/ or runs/r/data/"},
+      {"runs/r/data/", "runs/r/log/", "does not begin with"},
+      {"runs/r/data/", "runs/rr/data/", "does not begin with"},
+  };
+  for (const auto& [from, to, named] : breaches) {
+    SCOPED_TRACE(to);
+    const std::string text = Replaced(ForkText(), from, to);
+    ExpectError(
+        ErrorCode::kCorrupt, [&] { Manifest::Parse(text); }, named);
+  }
+}
+
 TEST(ManifestTest, PartsWhoseSumOverflowsAreCorrupt) {
   Manifest manifest = Manifest::Parse(PatchText());
   PayloadPart part = manifest.payloads[0].parts[0];
@@ -253,7 +304,7 @@ void ExpectRefusedOrStable(const std::string& text) {
 }
 
 TEST(ManifestTest, EveryTruncationIsCorrupt) {
-  for (const std::string& text : {PatchText(), AnchorText()}) {
+  for (const std::string& text : {PatchText(), AnchorText(), ForkText()}) {
     for (size_t length = 0; length < text.size() - 1; ++length) {  // the newline may go
       ExpectError(ErrorCode::kCorrupt, [&] { Manifest::Parse(text.substr(0, length)); });
     }
@@ -261,7 +312,7 @@ TEST(ManifestTest, EveryTruncationIsCorrupt) {
 }
 
 TEST(ManifestTest, EveryFlippedBitAndEveryByteOfJsonPunctuationIsRefusedOrStable) {
-  for (std::string text : {PatchText(), AnchorText()}) {
+  for (std::string text : {PatchText(), AnchorText(), ForkText()}) {
     for (char& byte : text) {
       const char original = byte;
       std::string values = "\"\\{}[],:-.0e ";

@@ -21,14 +21,22 @@ json::object ToJson(const PayloadPart& part) {
   return object;
 }
 
-PayloadPart ReadPart(const JsonFields& fields, const std::string& run, PayloadKind kind) {
+// A reader fetches what an entry names: an entry of one run must not reach into any other.
+void CheckPartKey(const JsonFields& fields, const std::string& key, const std::string& run,
+                  const std::string& fork_run) {
+  if (!store::IsKey(key)) fields.Refuse("key", fmt::format("{:?} is not a key", key));
+  if (key.starts_with(DataPrefix(run))) return;
+  if (!fork_run.empty() && key.starts_with(DataPrefix(fork_run))) return;
+  fields.Refuse("key", fmt::format("{:?} does not begin with {}{}{}", key, DataPrefix(run),
+                                   fork_run.empty() ? "" : " or ",
+                                   fork_run.empty() ? "" : DataPrefix(fork_run)));
+}
+
+PayloadPart ReadPart(const JsonFields& fields, const std::string& run, const std::string& fork_run,
+                     PayloadKind kind) {
   PayloadPart part;
   part.key = fields.Text("key");
-  if (!store::IsKey(part.key)) fields.Refuse("key", fmt::format("{:?} is not a key", part.key));
-  const std::string prefix = DataPrefix(run);
-  if (!part.key.starts_with(prefix)) {
-    fields.Refuse("key", fmt::format("{:?} does not begin with {}", part.key, prefix));
-  }
+  CheckPartKey(fields, part.key, run, fork_run);
   part.bytes = fields.Count("bytes");
   part.sha256 = fields.Digest("sha256");
   if (kind == PayloadKind::kAnchor) {
@@ -89,7 +97,8 @@ void CheckPath(const JsonFields& fields, std::string_view key, std::string_view 
   }
 }
 
-Payload ReadPayload(const JsonFields& fields, const std::string& run, VersionNumber version) {
+Payload ReadPayload(const JsonFields& fields, const std::string& run, VersionNumber version,
+                    const std::string& fork_run) {
   Payload payload;
   payload.kind = ReadKind(fields);
   if (payload.kind == PayloadKind::kPatch) {
@@ -99,7 +108,7 @@ Payload ReadPayload(const JsonFields& fields, const std::string& run, VersionNum
   }
   payload.encoding = fields.OptionalText("encoding");
   for (const JsonFields& part : fields.Objects("parts")) {
-    payload.parts.push_back(ReadPart(part, run, payload.kind));
+    payload.parts.push_back(ReadPart(part, run, fork_run, payload.kind));
   }
   CheckParts(fields, payload);
   return payload;

@@ -13,7 +13,9 @@ namespace isthmus::board {
 boost::json::object ToJson(const Payload& payload);
 
 // A payload for `version` of `run`; kCorrupt for what breaks a rule of docs/board.md ("Payload").
-Payload ReadPayload(const JsonFields& fields, const std::string& run, VersionNumber version);
+// Its objects are the run's own, or those of `fork_run` if that is not empty.
+Payload ReadPayload(const JsonFields& fields, const std::string& run, VersionNumber version,
+                    const std::string& fork_run = "");
 
 // A version before `version`.
 VersionNumber ReadEarlier(const JsonFields& fields, std::string_view key, VersionNumber version);

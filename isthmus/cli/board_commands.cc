@@ -112,11 +112,17 @@ json::object LogEntry(const Manifest& manifest, const LogMarks& marks) {
                         {"gone", marks.gone},
                         {"added", json::array(marks.added.begin(), marks.added.end())}};
   if (manifest.step) entry["step"] = *manifest.step;
+  if (manifest.fork) {
+    entry["fork"] = {{"run", manifest.fork->run}, {"version", manifest.fork->version}};
+  }
   return entry;
 }
 
 std::vector<std::string> LogRow(const Manifest& manifest, const LogMarks& marks) {
   std::string kind = IsAnchor(manifest) ? "anchor" : "patch";
+  if (manifest.fork) {
+    kind += fmt::format(", fork of {} {}", manifest.fork->run, manifest.fork->version);
+  }
   if (marks.gone) kind += ", gone";
   for (const std::string& added : marks.added) kind += " + " + added;
   if (marks.revoked) kind += ", revoked";
@@ -264,6 +270,7 @@ void AddBoard(CLI::App& app, Context& context) {
   revoke->add_option("--reason", arguments->reason, "Kept with the version, one line");
   revoke->callback([arguments, &context] { RunRevoke(*arguments, context); });
   AddUpkeep(command, context);
+  AddFork(command, context);
   AddBoardServe(*command, context);
 }
 

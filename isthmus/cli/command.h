@@ -73,6 +73,7 @@ void AddLog(CLI::App& app, Context& context);
 void AddBoard(CLI::App& app, Context& context);
 // anchor, pin, unpin and gc, below `board`.
 void AddUpkeep(CLI::App* board, Context& context);
+void AddFork(CLI::App* board, Context& context);  // below the command `board`
 void AddKey(CLI::App& app, Context& context);
 void AddBoardServe(CLI::App& board, Context& context);  // below the command `board`
 void AddSidecar(CLI::App& app, Context& context);

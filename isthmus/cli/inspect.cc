@@ -184,6 +184,10 @@ void InspectManifest(const std::string& text, Context& context) {
   }
   Facts facts;
   facts.Add("manifest", fmt::format("version {} of run {}", manifest.version, manifest.run));
+  if (manifest.fork) {
+    facts.Add("fork of",
+              fmt::format("version {} of run {}", manifest.fork->version, manifest.fork->run));
+  }
   facts.Add("digest", FormatSha256(manifest.digest));
   facts.Add("view", manifest.view);
   facts.Add("changed",

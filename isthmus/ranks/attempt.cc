@@ -243,10 +243,10 @@ void Attempt::Decide() {
   }
   const ProvenVersion proven = ProveReceipts(outline_, assignment(), receipt_.plan, receipts);
   if (proven.base.Digest() != base_.digest) {
-    throw WrongBaselines(
-        ErrorCode::kCorrupt, fmt::format("prove the baselines: together they are not version {} of "
-                                         "run {}",
-                                         base_.version, context_.run));
+    throw WrongBaselines(ErrorCode::kCorrupt,
+                         fmt::format("prove the baselines: together they are not version {} of "
+                                     "run {}",
+                                     base_.version, context_.run));
   }
   result_.manifest = DraftManifest(proven);
   context_.board.CheckWriter(context_.writer);
@@ -257,6 +257,7 @@ void Attempt::Decide() {
 
 board::Manifest Attempt::DraftManifest(const ProvenVersion& proven) const {
   board::Manifest manifest = base_;
+  manifest.fork.reset();  // said by a run's first version only
   manifest.version = meeting_.call().version;
   manifest.parent = base_.version;
   manifest.epoch = context_.writer.epoch;

@@ -124,15 +124,21 @@ std::string Meeting::Await(const std::string& name) {
 
 void Meeting::CheckGoesOn() {
   // First: a lead that finds itself replaced refuses, and the ranks had better join the new one.
-  const std::optional<Call> now = ReadCurrentCall(board_, run_);
-  if (now && *now != call_ && leads()) RefuseOtherLead();
-  if (now && *now != call_) throw AttemptIsOver();
+  CheckStillCalled();
   if (leads()) CheckNobodyFailed(board_.store().List(Prefix()));
   const std::string name(kVerdictName);
   if (const auto text = board_.ReadChecked(Key(name))) {
     const Verdict verdict = Parse(name, *text, ReadVerdict);
     if (verdict.refused) throw Refused{*verdict.refused};
   }
+}
+
+void Meeting::CheckStillCalled() {
+  const std::optional<Call> now = ReadCurrentCall(board_, run_);
+  if (!now || *now == call_) return;
+  if (!leads()) throw AttemptIsOver();
+  Throw(ErrorCode::kConflict, "publish version {} of run {}: another lead has called",
+        call_.version, run_);
 }
 
 std::vector<std::string> Meeting::Gather(std::string_view kind) {
@@ -150,17 +156,12 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
       if (texts[*rank]) ++found;
     }
     if (found == texts.size()) break;
-    if (ReadCurrentCall(board_, run_) != call_) RefuseOtherLead();
+    CheckStillCalled();
     patience.Pause(what);
   }
   std::vector<std::string> all;
   for (auto& text : texts) all.push_back(std::move(*text));
   return all;
-}
-
-void Meeting::RefuseOtherLead() const {
-  Throw(ErrorCode::kConflict, "publish version {} of run {}: another lead has called",
-        call_.version, run_);
 }
 
 void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {

@@ -21,7 +21,7 @@ inline constexpr std::string_view kVerdictName = "verdict.json";
 // The first thing that a rank says in an attempt.
 inline constexpr std::string_view kClaimKind = "claim";
 
-// Thrown where a rank that does not lead waits: there is a call to another attempt.
+// Thrown where a rank waits: the lead has called to another attempt.
 struct AttemptIsOver {};
 
 // Thrown where a rank waits: the lead has refused, so that no version comes of this attempt.
@@ -69,13 +69,13 @@ class Meeting {
   // Removes what this rank wrote, as well as it can. For when all have read it.
   void RemoveOwn();
 
-  // Waits for the lead's object; throws Refused, AttemptIsOver or kUnavailable; as the lead,
-  // kConflict: another one has called.
+  // Waits for the lead's object; throws Refused, AttemptIsOver or kUnavailable.
   std::string Await(const std::string& name);
   // Waits for what this rank's neighbour `rank` says; as Await.
   std::string AwaitFrom(std::string_view kind, uint32_t rank) { return Await(NameOf(kind, rank)); }
   // As the lead: waits for the objects of this kind of all ranks, and returns their texts by rank.
-  // A rank that failed ends it with that rank's error; kConflict: another lead has called.
+  // A rank that failed ends it with that rank's error, or WrongBaselines; kConflict: another lead
+  // has called.
   std::vector<std::string> Gather(std::string_view kind);
   // Waits until the version is in the log.
   board::Manifest AwaitCommit();
@@ -91,8 +91,8 @@ class Meeting {
 
  private:
   std::string Prefix() const;
-  [[noreturn]] void RefuseOtherLead() const;
   void CheckGoesOn();
+  void CheckStillCalled();
   void CheckNobodyFailed(const std::vector<std::string>& keys);
 
   board::Board& board_;

@@ -21,6 +21,11 @@ RankPlace Checked(RankPlace place) {
         place.ranks, kMaxRanks);
 }
 
+// The lead gives up first: it can say who did not come, and the others hear it.
+std::chrono::milliseconds Patient(std::chrono::milliseconds deadline, const RankPlace& place) {
+  return place.rank == 0 ? deadline : deadline + deadline / 5;
+}
+
 std::string OutlineKey(const std::string& run, const Call& call) {
   return board::Board::PartKey(run, call.version, call.attempt, std::string(kOutlineName));
 }
@@ -28,8 +33,8 @@ std::string OutlineKey(const std::string& run, const Call& call) {
 std::string DescribeCall(const std::optional<Call>& call) {
   if (!call) return "there is none";
   return fmt::format(
-      "the last one is for step {}, version {}, {} ranks; it is over if it is this one's", call->step,
-      call->version, call->ranks);
+      "the last one is for step {}, version {}, {} ranks; it is over if it is this one's",
+      call->step, call->version, call->ranks);
 }
 
 }  // namespace
@@ -48,7 +53,7 @@ RankPublisher::RankPublisher(board::Board& board, std::string run, RankPlace pla
 RankPublishResult RankPublisher::Publish(const std::vector<ShareTensor>& share,
                                          const RankPublishOptions& options,
                                          const std::function<void()>& check_unchanged) {
-  const MonotonicTime deadline = MonotonicNow() + options.deadline;
+  const MonotonicTime deadline = MonotonicNow() + Patient(options.deadline, place_);
   if (place_.rank != 0) {
     const std::optional<Call> found = ReadCurrentCall(board_, run_);
     found_ = found ? found->attempt : "";

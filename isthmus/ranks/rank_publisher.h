@@ -27,10 +27,11 @@ struct RankPlace {
 
 struct RankPublishOptions {
   int64_t step = 0;  // the trainer's optimizer step: by it ranks know that they mean the same
-  codec::EncodingPolicy encoding;               // nullopt: by cost
-  std::map<std::string, std::string> meta;      // the lead's counts
-  uint64_t part_bytes = uint64_t{64} << 20;     // a patch is uploaded in parts of about this size
-  std::chrono::milliseconds deadline{600'000};  // for all waiting together
+  codec::EncodingPolicy encoding;            // nullopt: by cost
+  std::map<std::string, std::string> meta;   // the lead's counts
+  uint64_t part_bytes = uint64_t{64} << 20;  // a patch is uploaded in parts of about this size
+  // For the lead's waiting together; the other ranks wait a fifth longer.
+  std::chrono::milliseconds deadline{600'000};
 };
 
 struct RankPublishResult {

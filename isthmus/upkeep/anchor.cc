@@ -2,6 +2,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/board/extra.h"
+#include "isthmus/board/kept.h"
 #include "isthmus/publish/upload.h"
 #include "isthmus/tensor/version_table.h"
 #include "isthmus/upkeep/addition.h"
@@ -9,8 +10,11 @@
 namespace isthmus::upkeep {
 namespace {
 
+// One that a cleaning has removed does not count.
 bool HasAnchor(const board::Board& board, const board::Manifest& manifest) {
-  if (manifest.has_anchor()) return true;
+  if (manifest.has_anchor() && board::ReadKept(board, manifest.run).MayHave(manifest.version)) {
+    return true;
+  }
   const board::Extra anchor = {manifest.version, board::PayloadKind::kAnchor, board::kNoVersion};
   return board.store().Size(board::ExtraKey(manifest.run, anchor)).has_value();
 }

@@ -111,6 +111,10 @@ class Checker {
       report_.notes.push_back(
           fmt::format("{}: {} objects that nothing names", attempt, keys.size()));
     }
+    if (!inventory.forks_problem.empty()) {
+      report_.notes.push_back(
+          fmt::format("what other runs begin with is not known: {}", inventory.forks_problem));
+    }
     for (const std::string& key : inventory.unexplained) {
       report_.notes.push_back(fmt::format("{}: no object of a board", key));
     }

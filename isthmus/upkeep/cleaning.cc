@@ -3,9 +3,12 @@
 //   2. Write kept.json: readers no longer plan with what will go. (Payloads that nobody uses, which
 //      the next cleaning removes.)
 //   3. Remove the entries of added payloads. (Objects that nothing names: leftovers.)
-//   4. Remove the objects of payloads that no kept payload names too, then leftovers that are old
+//   4. Look for forks once more. Now that 2 and 3 say what goes, one that comes later sees it
+//      (fork.cc), and what one that came meanwhile names is spared.
+//   5. Remove the objects of payloads that no kept payload names too, then leftovers that are old
 //      enough, then pins that have expired. (Fewer of them.)
-//   5. Prove again.
+//   6. Prove again.
+// Objects of another run, which a fork begins with, are that run's to remove.
 // Log entries stay for ever: a log has no gaps.
 #include "isthmus/upkeep/cleaning.h"
 
@@ -16,6 +19,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/board/kept.h"
 #include "isthmus/board/keys.h"
+#include "isthmus/upkeep/forked_objects.h"
 #include "isthmus/upkeep/leftovers.h"
 
 namespace isthmus::upkeep {
@@ -46,7 +50,8 @@ class Cleaner {
     RefuseDamage();
     manifests_ = inventory_.WithExtras();
     WithoutGone();
-    retention_ = PlanRetention(manifests_, inventory_.pins, policy_.retention, now_);
+    retention_ =
+        PlanRetention(manifests_, {inventory_.pins, inventory_.forked}, policy_.retention, now_);
     RefuseUnreachable();
     Prove();
     Count();
@@ -59,19 +64,29 @@ class Cleaner {
 
  private:
   void RefuseDamage() const {
+    if (!inventory_.forks_problem.empty()) {
+      Throw(ErrorCode::kCorrupt, "clean run {} in {}: what other runs begin with is not known: {}",
+            run_, board_.store().Describe(), inventory_.forks_problem);
+    }
     if (inventory_.problems.empty()) return;
     Throw(ErrorCode::kCorrupt, "clean run {} in {}: {} problems, the first: {}", run_,
           board_.store().Describe(), inventory_.problems.size(), inventory_.problems.front());
   }
 
-  // What an earlier cleaning removed is no way to a version, and need not be removed again.
+  // What an earlier cleaning let go is no way to a version. If it was killed before it removed all
+  // of it, this one does the rest.
   void WithoutGone() {
     const board::Kept kept = board::ReadKept(board_, run_);
     for (Manifest& manifest : manifests_) {
       if (kept.MayHave(manifest.version)) continue;
-      const size_t own = inventory_.manifests.at(manifest.version).payloads.size();
+      const std::vector<board::Payload>& own = inventory_.manifests.at(manifest.version).payloads;
+      for (const board::Payload& payload : own) {
+        for (const board::PayloadPart& part : payload.parts) {
+          if (inventory_.objects.contains(part.key)) doomed_.emplace(part.key, part.bytes);
+        }
+      }
       manifest.payloads.erase(manifest.payloads.begin(),
-                              manifest.payloads.begin() + static_cast<ptrdiff_t>(own));
+                              manifest.payloads.begin() + static_cast<ptrdiff_t>(own.size()));
       gone_.insert(manifest.version);
     }
   }
@@ -110,11 +125,14 @@ class Cleaner {
     for (const PlannedPayload& place : retention_.remove) {
       ++report_.payloads_removed;
       for (const auto& part : PayloadAt(manifests_, place).parts) {
-        if (needed_.contains(part.key) || !doomed_.insert(part.key).second) continue;
-        report_.bytes_removed += part.bytes;
+        const bool own = part.key.starts_with(board::DataPrefix(run_));
+        if (own) doomed_.emplace(part.key, part.bytes);
       }
     }
-    report_.objects_removed = doomed_.size();
+    std::erase_if(doomed_, [this](const auto& object) {
+      return needed_.contains(object.first) || inventory_.forked.contains(object.first);
+    });
+    CountDoomed();
     report_.unexplained = inventory_.unexplained;
     for (const auto& [attempt, keys] : inventory_.leftovers) report_.leftovers += keys.size();
     const SeenLeftovers before = ReadLeftovers(board_, run_);
@@ -132,13 +150,26 @@ class Cleaner {
     }
   }
 
+  void CountDoomed() {
+    report_.objects_removed = doomed_.size();
+    report_.bytes_removed = 0;
+    for (const auto& [key, bytes] : doomed_) report_.bytes_removed += bytes;
+  }
+
+  void SpareForked() {
+    for (const std::string& key : ForkedObjects(board_, run_, pool_)) doomed_.erase(key);
+    CountDoomed();
+  }
+
   void Remove() {
     board::WriteKept(board_, run_, KeptNow());
     for (const auto& [extra, payload] : inventory_.extras) {
       if (IsRemoved(extra)) board_.store().Delete(ExtraKey(run_, extra));
     }
+    SpareForked();
     {
-      std::vector<std::string> keys(doomed_.begin(), doomed_.end());
+      std::vector<std::string> keys;
+      for (const auto& [key, bytes] : doomed_) keys.push_back(key);
       for (const auto& [attempt, left] : inventory_.leftovers) {
         if (!waiting_.contains(attempt)) keys.insert(keys.end(), left.begin(), left.end());
       }
@@ -199,8 +230,8 @@ class Cleaner {
   std::vector<Manifest> manifests_;
   std::set<VersionNumber> gone_;
   Retention retention_;
-  std::set<std::string> needed_;  // keys of payloads that stay
-  std::set<std::string> doomed_;  // keys of payloads that go
+  std::set<std::string> needed_;            // keys of payloads that stay
+  std::map<std::string, uint64_t> doomed_;  // of payloads that go: keys, and their bytes
   SeenLeftovers waiting_;
   CleaningReport report_;
 };

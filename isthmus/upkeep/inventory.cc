@@ -7,6 +7,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/board/keys.h"
+#include "isthmus/upkeep/forked_objects.h"
 
 namespace isthmus::upkeep {
 namespace {
@@ -94,8 +95,18 @@ void ReadExtras(const Board& board, const std::string& run, const std::vector<Ex
   }
 }
 
+void ReadForks(const Board& board, const std::string& run, ThreadPool& pool, Inventory* inventory) {
+  try {
+    inventory->forked = ForkedObjects(board, run, pool);
+  } catch (const Error& error) {
+    // A newer format, which is invalid, hides what a fork needs as damage does.
+    if (!MeansDamage(error) && error.code() != ErrorCode::kInvalid) throw;
+    inventory->forks_problem = error.what();
+  }
+}
+
 std::set<std::string> NamedKeys(const Inventory& inventory) {
-  std::set<std::string> named;
+  std::set<std::string> named = inventory.forked;
   const auto add = [&named](const Payload& payload) {
     for (const board::PayloadPart& part : payload.parts) named.insert(part.key);
   };
@@ -134,11 +145,13 @@ Inventory TakeInventory(const Board& board, const std::string& run, ThreadPool& 
   ReadExtras(board, run, board::ListExtras(board, run), pool, &inventory);
   std::string problem = DamageOf([&] { inventory.pins = board::ListPins(board, run); });
   if (!problem.empty()) inventory.problems.push_back(std::move(problem));
+  ReadForks(board, run, pool, &inventory);
   const std::set<std::string> named = NamedKeys(inventory);
   const std::string data = board::DataPrefix(run);
   for (const std::string& key : keys) {
     const bool is_data = key.starts_with(data);
     const auto attempt = is_data ? AttemptOf(run, key) : std::nullopt;
+    if (attempt) inventory.objects.insert(key);
     if (attempt && !named.contains(key)) inventory.leftovers[*attempt].push_back(key);
     if (is_data ? !attempt : !IsKnown(run, key)) inventory.unexplained.push_back(key);
   }

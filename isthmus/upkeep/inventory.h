@@ -19,8 +19,12 @@ struct Inventory {
   std::map<board::VersionNumber, board::Manifest> manifests;
   std::map<board::Extra, board::Payload> extras;
   std::vector<board::Pin> pins;
-  // Objects under data/ that no log entry and no added payload names, by the attempt that stored
-  // them ("runs/<run>/data/<version>/<attempt>/").
+  std::set<std::string> forked;  // objects under data/ that other runs begin with
+  // Why it is not known what other runs begin with; empty if it is. No damage of this run.
+  std::string forks_problem;
+  std::set<std::string> objects;  // all under data/ that are there
+  // Of these the ones that no log entry, no added payload and no fork names, by the attempt that
+  // stored them ("runs/<run>/data/<version>/<attempt>/").
   std::map<std::string, std::vector<std::string>> leftovers;
   std::vector<std::string> unexplained;  // keys of no known form
   std::vector<std::string> problems;     // of entries that are missing or cannot be read
@@ -29,8 +33,8 @@ struct Inventory {
   std::vector<board::Manifest> WithExtras() const;
 };
 
-// Lists the run and reads its log and what was added. kNotFound if there is no such run. Damage
-// becomes a problem; a store that is away throws.
+// Lists the run and reads its log, what was added, and what other runs begin with. kNotFound if
+// there is no such run. Damage becomes a problem; a store that is away throws.
 Inventory TakeInventory(const board::Board& board, const std::string& run, ThreadPool& pool,
                         Progress& progress);
 

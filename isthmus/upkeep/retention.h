@@ -29,12 +29,19 @@ struct Retention {
   std::vector<board::VersionNumber> unreachable;
 };
 
-// What stays: the versions that the policy names and those pinned until after `now`; of their
-// payloads the cheapest chain to each, and every patch from one kept version to another, so that
-// readers go on from where they are. `manifests` as Inventory::WithExtras, oldest first.
-Retention PlanRetention(const std::vector<board::Manifest>& manifests,
-                        const std::vector<board::Pin>& pins, const RetentionPolicy& policy,
-                        WallTime now);
+// What nobody may take away, whatever the policy is.
+struct Claims {
+  std::vector<board::Pin> pins;
+  std::set<std::string> forked;  // objects that other runs begin with
+};
+
+// What stays: the versions that the policy names and those claimed: pinned until after `now`, or
+// with an anchor that another run begins with. Of their payloads the cheapest chain to each, every
+// patch from one kept version to another, so that readers go on from where they are, and the
+// anchors of claimed versions, for who claims one may be about to fork it. `manifests` as
+// Inventory::WithExtras, oldest first.
+Retention PlanRetention(const std::vector<board::Manifest>& manifests, const Claims& claims,
+                        const RetentionPolicy& policy, WallTime now);
 
 }  // namespace isthmus::upkeep
 

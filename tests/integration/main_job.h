@@ -27,11 +27,12 @@ class MainJob : public ::testing::Test {
 
   // Writes the model as "source-N" and publishes it from a session of its own.
   publish::PublishResult Publish(const publish::PublishOptions& options = {},
-                                 const std::string& baseline = "baseline") {
+                                 const std::string& baseline = "baseline",
+                                 const std::string& run = "run") {
     const fs::path source = dir_ / ("source-" + std::to_string(++sources_));
     model_.Write(source);
     board::Board board = OpenBoard();
-    publish::Publisher publisher(board, "run", dir_ / baseline, pool_, NoProgress());
+    publish::Publisher publisher(board, run, dir_ / baseline, pool_, NoProgress());
     return publisher.Publish(source, options);
   }
 
@@ -43,9 +44,10 @@ class MainJob : public ::testing::Test {
     }
   }
 
-  replica::PullResult Pull(const std::string& replica, board::VersionNumber version) {
+  replica::PullResult Pull(const std::string& replica, board::VersionNumber version,
+                           const std::string& run = "run") {
     const board::Board board = OpenBoard();
-    return replica::Replica(dir_ / replica, pool_, NoProgress()).Pull(board, "run", version);
+    return replica::Replica(dir_ / replica, pool_, NoProgress()).Pull(board, run, version);
   }
 
   // The files of a replica are those of source N, byte for byte, and no others.

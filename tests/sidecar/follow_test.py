@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """An island follows its run: new versions, pins, revoked versions, a board that is not there."""
 
+import shutil
 import unittest
 
 import island
-from island import harness
+from island import harness, launch
 
 WAITS = {"Isthmus-Wait-Ms": "60000"}
 
@@ -86,6 +87,21 @@ class FollowTest(island.IslandTest):
         self.head += 1
         self.release()
         self.assert_serves(3)
+
+    def test_an_island_of_a_fork_begins_with_its_first_version_and_follows_it(self):
+        self.release(2)
+        self.stop_sidecar()
+        run = self.run_of_weights
+        launch.isthmus("board", "fork", run.name, 1, "--board", self.board, "--run", "fork")
+        shutil.rmtree(self.dir / "replica")  # it belongs to the other run
+        run.name, self.head = "fork", 1
+        self.start_sidecar()
+        self.wait_for_version(1)
+        self.assert_serves(1)
+        launch.isthmus("publish", island.checkpoint(2), "--board", self.board, "--run", "fork",
+                       "--baseline", self.dir / "baseline-fork")
+        self.wait_for_version(2)
+        self.assert_serves(2)
 
     def wait_in_line(self, function, *arguments):
         """Runs function(*arguments) until its request is in the line."""
