@@ -94,7 +94,8 @@ void CheckSize(const board::Payload& payload) {
   uint64_t room = UINT64_MAX;
   for (const board::PayloadPart& part : payload.parts) {
     if (part.bytes > room) {
-      Throw(ErrorCode::kCorrupt, "prove coverage: the {} parts of all ranks have 2^64 bytes or more",
+      Throw(ErrorCode::kCorrupt,
+            "prove coverage: the {} parts of all ranks have 2^64 bytes or more",
             payload.parts.size());
     }
     room -= part.bytes;

@@ -120,8 +120,8 @@ Call RankPublisher::Join(const RankPublishOptions& options, MonotonicTime deadli
   }
 }
 
-// Answered as this rank by another process; or decided, and from before: an attempt of trainers that
-// may be gone.
+// Answered as this rank by another process; or decided, and from before: an attempt of trainers
+// that may be gone.
 bool RankPublisher::IsTaken(const Call& call) const {
   const Meeting meeting(board_, run_, call, place_.rank, MonotonicNow());
   const auto exists = [&](const std::string& name) {
