@@ -248,11 +248,23 @@ void Attempt::Decide() {
                                      "run {}",
                                      base_.version, context_.run));
   }
+  CheckParts(proven.payload);
   result_.manifest = DraftManifest(proven);
   context_.board.CheckWriter(context_.writer);
   meeting_.Create(kVerdict, ToJson(Verdict{result_.manifest.digest, std::nullopt}));
   told_ = true;
   context_.board.Commit(context_.writer, result_.manifest);
+}
+
+// What a version names must be there before it exists.
+void Attempt::CheckParts(const board::Payload& payload) const {
+  context_.pool.ParallelFor(payload.parts.size(), [&](size_t i) {
+    const board::PayloadPart& part = payload.parts[i];
+    const std::optional<uint64_t> size = context_.board.store().Size(part.key);
+    if (size == part.bytes) return;
+    Throw(ErrorCode::kCorrupt, "prove coverage: a receipt names {}, which {}", part.key,
+          size ? fmt::format("has {} bytes instead of {}", *size, part.bytes) : "is missing");
+  });
 }
 
 board::Manifest Attempt::DraftManifest(const ProvenVersion& proven) const {

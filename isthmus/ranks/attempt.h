@@ -50,6 +50,7 @@ class Attempt {
   Verdict AwaitVerdict();
   void AwaitVersion();
   void FollowVersion();
+  void CheckParts(const board::Payload& payload) const;
   board::Manifest DraftManifest(const ProvenVersion& proven) const;
   const Assignment& assignment() const { return *assignment_; }
   void CopyOld(const Slice& slice, MutableByteSpan to) const;

@@ -38,6 +38,7 @@ struct RankBaseline::State {
   std::string run;
   board::VersionNumber version = board::kNoVersion;
   Sha256Digest digest;
+  Sha256Digest outline;
   Sha256Digest contents;
   std::string boot;
 
@@ -57,8 +58,9 @@ std::optional<RankBaseline::State> RankBaseline::ReadState() const {
     const auto document = board::ParseJson(text);
     const board::JsonFields fields(document, "");
     fields.CheckFormat();
-    return State{fields.Text("board"),    fields.Text("run"),        fields.Count("version", 1),
-                 fields.Digest("digest"), fields.Digest("contents"), fields.Text("boot")};
+    return State{fields.Text("board"),    fields.Text("run"),       fields.Count("version", 1),
+                 fields.Digest("digest"), fields.Digest("outline"), fields.Digest("contents"),
+                 fields.Text("boot")};
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnavailable) throw;
     return std::nullopt;  // none, or one that says nothing
@@ -71,6 +73,7 @@ void RankBaseline::WriteState(const board::Manifest& version) const {
                                       {"run", version.run},
                                       {"version", version.version},
                                       {"digest", FormatSha256(version.digest)},
+                                      {"outline", FormatSha256(outline_)},
                                       {"contents", FormatSha256(contents_)},
                                       {"boot", replica::BootId()}};
   WriteFileAtomic(StatePath(directory_), AsBytes(board::ToText(object)));
@@ -82,7 +85,9 @@ tensor::VersionTable RankBaseline::OutlineOf(const board::Board& board, const bo
   if (state && state->Is(board.uuid(), head)) {
     try {
       const std::string text = ReadFile(OutlinePath(directory_), kMaxOutlineBytes);
-      return tensor::VersionTable::Parse(AsBytes(text));
+      if (Sha256(AsBytes(text)) == state->outline) {
+        return tensor::VersionTable::Parse(AsBytes(text));
+      }
     } catch (const Error& error) {
       if (!MeansDamage(error)) throw;
     }
@@ -95,8 +100,9 @@ bool RankBaseline::Prepare(const board::Board& board, const board::Manifest& hea
                            uint32_t rank, ThreadPool& pool, Progress& progress) {
   board_ = board.uuid();
   const ByteVector table = outline.Serialize();
+  outline_ = Sha256(table);
   ByteWriter what;
-  what.Append(Sha256(table).span());
+  what.Append(outline_.span());
   LayOut(assignment, rank);
   for (const auto& [place, region] : regions_) {
     for (const uint64_t number : {place.first, place.second, region.bytes}) what.Le(number);

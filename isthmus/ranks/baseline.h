@@ -64,6 +64,7 @@ class RankBaseline {
   std::string board_;
   std::map<std::pair<size_t, uint64_t>, Region> regions_;  // by chunk and first unit
   uint64_t total_bytes_ = 0;
+  Sha256Digest outline_;
   Sha256Digest contents_;  // of what is where, and of the outline
   std::optional<MappedFile> map_;
 };

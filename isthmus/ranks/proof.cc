@@ -89,6 +89,19 @@ class Prover {
   std::vector<const ChunkProof*> proofs_;  // per chunk; every chunk has an owner
 };
 
+// That together they are of a size that a reader takes.
+void CheckSize(const board::Payload& payload) {
+  uint64_t room = UINT64_MAX;
+  for (const board::PayloadPart& part : payload.parts) {
+    if (part.bytes > room) {
+      Throw(ErrorCode::kCorrupt,
+            "prove coverage: the {} parts of all ranks have 2^64 bytes or more",
+            payload.parts.size());
+    }
+    room -= part.bytes;
+  }
+}
+
 // "context+raw" and "direct" are "context+direct+raw".
 void AddEncodings(const std::string& joined, std::set<std::string>* names) {
   for (size_t at = 0; at < joined.size();) {
@@ -115,6 +128,7 @@ ProvenVersion ProveReceipts(const VersionTable& outline, const Assignment& assig
     std::ranges::copy(receipts[rank].payload.parts, std::back_inserter(payload.parts));
     AddEncodings(receipts[rank].payload.encoding, &encodings);
   }
+  CheckSize(payload);
   ProvenVersion version = prover.Finish();
   for (const std::string& name : encodings) {
     payload.encoding += (payload.encoding.empty() ? "" : "+") + name;

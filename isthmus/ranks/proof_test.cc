@@ -105,6 +105,11 @@ TEST_F(ProofTest, NoMoreChangedThanThereIs) {
   ExpectRefused("rank 0");
 }
 
+TEST_F(ProofTest, OfASizeThatAReaderTakes) {
+  receipts_[0].payload.parts[0].bytes = UINT64_MAX - 6;
+  ExpectRefused("2 parts", "2^64 bytes");
+}
+
 TEST_F(ProofTest, AboutThisPlan) {
   receipts_[1].plan = Sha256(AsBytes("another"));
   ExpectRefused("rank 1", "another plan");

@@ -54,6 +54,10 @@ RankPublishResult RankPublisher::Publish(const std::vector<ShareTensor>& share,
                                          const RankPublishOptions& options,
                                          const std::function<void()>& check_unchanged) {
   const MonotonicTime deadline = MonotonicNow() + Patient(options.deadline, place_);
+  if (place_.rank != 0) {
+    const std::optional<Call> found = ReadCurrentCall(board_, run_);
+    found_ = found ? found->attempt : "";
+  }
   for (bool rebuilt = false;;) {
     tensor::VersionTable outline;
     const Call call =
@@ -116,13 +120,15 @@ Call RankPublisher::Join(const RankPublishOptions& options, MonotonicTime deadli
   }
 }
 
-// Decided, or answered as this rank by another process: an attempt of trainers that may be gone.
+// Answered as this rank by another process; or decided, and from before: an attempt of trainers
+// that may be gone.
 bool RankPublisher::IsTaken(const Call& call) const {
   const Meeting meeting(board_, run_, call, place_.rank, MonotonicNow());
   const auto exists = [&](const std::string& name) {
     return board_.store().Size(meeting.Key(name)).has_value();
   };
-  return exists(std::string(kVerdictName)) || exists(Meeting::NameOf(kClaimKind, place_.rank));
+  return exists(Meeting::NameOf(kClaimKind, place_.rank)) ||
+         (call.attempt == found_ && exists(std::string(kVerdictName)));
 }
 
 }  // namespace isthmus::ranks

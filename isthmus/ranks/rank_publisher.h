@@ -77,6 +77,7 @@ class RankPublisher {
   RankBaseline baseline_;
   board::Writer writer_;        // the lead's
   std::set<std::string> over_;  // attempts that are
+  std::string found_;           // the attempt that was there when the publish began
 };
 
 }  // namespace isthmus::ranks
