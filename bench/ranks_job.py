@@ -14,7 +14,6 @@ import argparse
 import json
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,51 +21,15 @@ import time
 
 import main_job
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import shares as sharing  # noqa: E402
+
 COPIES = 8  # two steps, whole and in shares; of each board an anchor and the baselines
 
 
 def row(case, metric, value, unit):
     print(f"ranks,{case},{metric},{value:.4g},{unit},,")
-
-
-def header_of(file):
-    with open(file, "rb") as shard:
-        (size,) = struct.unpack("<Q", shard.read(8))
-        return json.loads(shard.read(size)), 8 + size
-
-
-def cut_shard(file, rank, ranks, out):
-    """The rank's rows of every tensor of a shard, in blocks of equal length."""
-    header, start = header_of(file)
-    header.pop("__metadata__", None)
-    held, rows, places, at = {}, {}, [], 0
-    for name, tensor in header.items():
-        begin, end = tensor["data_offsets"]
-        count = tensor["shape"][0]
-        block = -(-count // ranks)
-        first, last = min(count, rank * block), min(count, (rank + 1) * block)
-        row_bytes = (end - begin) // count
-        size = (last - first) * row_bytes
-        held[name] = {"dtype": tensor["dtype"], "shape": [last - first, *tensor["shape"][1:]],
-                      "data_offsets": [at, at + size]}
-        rows[name] = [first, count]
-        places.append((start + begin + first * row_bytes, size))
-        at += size
-    held["__metadata__"] = {"isthmus.rows": json.dumps(rows)}
-    text = json.dumps(held).encode()
-    text += b" " * (-len(text) % 8)
-    with open(file, "rb") as whole, open(out, "wb") as share:
-        share.write(struct.pack("<Q", len(text)) + text)
-        for offset, size in places:
-            whole.seek(offset)
-            share.write(whole.read(size))
-
-
-def cut(checkpoint, rank, ranks, out):
-    out.mkdir(parents=True)
-    for file in sorted(checkpoint.glob("*.safetensors")):
-        cut_shard(file, rank, ranks, out / file.name)
-    return out
 
 
 class Run:
@@ -117,7 +80,7 @@ def run(arguments, folder):
     scene = main_job.Scene(arguments.build, folder)
     scene.generate(arguments.gib)
     main_job.note(f"cutting both steps for {arguments.ranks} ranks")
-    shares = [[cut(step, rank, arguments.ranks, folder / f"share-{number}-{rank}")
+    shares = [[sharing.cut_checkpoint(step, rank, arguments.ranks, folder / f"share-{number}-{rank}")
                for rank in range(arguments.ranks)] for number, step in enumerate(scene.steps)]
     one, many = Run(scene, "one"), Run(scene, "many")
     for i in range(arguments.runs + 1):
@@ -143,7 +106,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5, help="timed rounds")
     parser.add_argument("--folder", type=pathlib.Path,
                         help="where to work (default: /dev/shm if it has room, else TMPDIR)")
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     arguments = parser.parse_args()
     parent, _ = main_job.choose_place(arguments.folder, COPIES * arguments.gib * main_job.GIB)
     with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:

@@ -9,7 +9,8 @@
 #   --store-only   publishing to S3 beside a directory (3 min; needs scripts/stores.sh)
 #   --far-only     a pull over 100 ms and 1 Gbit/s (2 min; needs scripts/stores.sh, root, /dev/net/tun)
 #   --signing-only what signatures and digests cost a publish (3 min; perf from package linux-perf)
-# Other arguments go to main_job.py, store_job.py, far_job.py and signing_job.py.
+#   --ranks-only   publishing from many ranks beside one process (3 min)
+# Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py and ranks_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
@@ -30,6 +31,11 @@ while [[ $# -gt 0 ]]; do
     --board-only) parts=board ;;
     --store-only) parts=store ;;
     --far-only) parts=far ;;
+    --ranks-only) parts=ranks ;;
+    -h | --help)
+      sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"
+      exit
+      ;;
     --signing-only) parts=signing ;;
     *) arguments+=("$1") ;;
   esac
@@ -138,6 +144,10 @@ measure_far() {
 
 measure_signing() {
   record signing /usr/bin/python3 bench/signing_job.py --build "$build" "${arguments[@]}"
+}
+
+measure_ranks() {
+  record ranks /usr/bin/python3 bench/ranks_job.py --build "$build" "${arguments[@]}"
 }
 
 mkdir -p "$results"

@@ -35,10 +35,11 @@ class Results(NamedTuple):
     store: dict
     far: dict
     signing: dict
+    ranks: dict
 
     @classmethod
     def of(cls, folder):
-        names = ("codec", "main_job", "proxy", "board", "store", "far", "signing")
+        names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks")
         return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
@@ -173,7 +174,8 @@ TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job
           "board": board, "board goals": board_goals,
           "store": lambda results: measured(results.store),
           "far": lambda results: measured(results.far),
-          "signing": lambda results: measured(results.signing)}
+          "signing": lambda results: measured(results.signing),
+          "ranks": lambda results: measured(results.ranks)}
 
 
 def fill(text, results):

@@ -10,6 +10,7 @@
 
 #include "isthmus/base/clock.h"
 #include "isthmus/board/manifest.h"
+#include "isthmus/board/recent_entries.h"
 #include "isthmus/board/signed_text.h"
 #include "isthmus/store/store.h"
 
@@ -48,7 +49,8 @@ class Board {
   VersionNumber Head(const std::string& run) const;
   bool Exists(const std::string& run, VersionNumber version) const;
   // nullopt if the version does not exist. Checks that the entry's run and version are those of
-  // its key, and the signature if there are trusted keys.
+  // its key, and the signature if there are trusted keys. One that this object has just read, or
+  // committed, is not asked for again.
   std::optional<Manifest> Read(const std::string& run, VersionNumber version) const;
 
   // For objects that are signed: `text` as it is to be stored under `key`; and what is stored
@@ -87,11 +89,15 @@ class Board {
 
  private:
   Board(std::unique_ptr<store::Store> store, std::string uuid, Trust trust)
-      : store_(std::move(store)), uuid_(std::move(uuid)), trust_(std::move(trust)) {}
+      : store_(std::move(store)),
+        uuid_(std::move(uuid)),
+        trust_(std::move(trust)),
+        recent_(std::make_unique<RecentEntries>()) {}
 
   std::unique_ptr<store::Store> store_;
   std::string uuid_;
   Trust trust_;
+  std::unique_ptr<RecentEntries> recent_;
 };
 
 }  // namespace isthmus::board

@@ -230,9 +230,22 @@ TEST_F(BoardTest, AnEntryOfAnotherRunOrVersionIsCorrupt) {
   dir_.Write("runs/other/log/0000000001.json", Version(writer, 1).Serialize());
   ExpectError(
       ErrorCode::kCorrupt, [&] { board_.Read("other", 1); }, "runs/other/log", "run r");
-  dir_.Write("runs/r/log/0000000001.json", "{}");
+  dir_.Write("runs/r/log/0000000004.json", "{}");
   ExpectError(
-      ErrorCode::kCorrupt, [&] { board_.Read("r", 1); }, "0000000001.json", "format: missing");
+      ErrorCode::kCorrupt, [&] { board_.Read("r", 4); }, "0000000004.json", "format: missing");
+}
+
+TEST_F(BoardTest, AnEntryIsAskedForOnce) {
+  CommitVersions(6);
+  script_.calls.clear();
+  EXPECT_EQ(board_.Read("r", 6)->version, 6u);  // just committed
+  EXPECT_THAT(script_.calls, IsEmpty());
+  EXPECT_EQ(board_.Read("r", 1)->version, 1u);
+  EXPECT_EQ(board_.Read("r", 1)->version, 1u);
+  EXPECT_EQ(script_.Count("Get"), 1u);
+  EXPECT_FALSE(board_.Read("r", 7));
+  EXPECT_FALSE(board_.Read("r", 7));  // it may come
+  EXPECT_EQ(script_.Count("Get"), 3u);
 }
 
 TEST_F(BoardTest, TheHeadIsFoundWithoutAListing) {

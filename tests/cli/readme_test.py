@@ -12,6 +12,9 @@ import unittest
 
 import harness
 
+sys.path.insert(0, str(harness.ROOT / "tests" / "support"))
+import shares  # noqa: E402
+
 ENGINES = importlib.util.spec_from_file_location(
     "engines_harness", harness.ROOT / "tests" / "engines" / "harness.py")
 engines_harness = importlib.util.module_from_spec(ENGINES)
@@ -34,6 +37,8 @@ class ReadmeTest(harness.CheckpointTest):
         super().setUp()
         for step in (37, 38, 39):
             shutil.copytree(self.step(step), self.dir / f"checkpoint-{step}")
+        for rank in (0, 1):
+            shares.cut_checkpoint(self.step(39), rank, 2, self.dir / f"share-{rank}")
         (self.dir / "bin").mkdir()
         (self.dir / "bin/isthmus").symlink_to(harness.PROGRAM)
         self.environment = dict(harness.ENVIRONMENT, XDG_CACHE_HOME=str(self.dir / "cache"),
@@ -73,7 +78,12 @@ class ReadmeTest(harness.CheckpointTest):
         self.assertEqual((status, answer["origin"]), (200, True))
 
     def run_line(self, line):
-        """Runs one line of the README in a shell."""
+        """Runs one line of the README in a shell; beside a rank the other one."""
+        if " --rank 0 --ranks 2" in line:
+            other = line.replace("share-0", "share-1").replace("--rank 0", "--rank 1")
+            process = subprocess.Popen(["bash", "-c", self.here(other)], cwd=self.dir,
+                                       env=self.environment, stdout=subprocess.DEVNULL)
+            self.addCleanup(lambda: self.assertEqual(process.wait(60), 0))
         if line.startswith("isthmus sidecar "):
             return self.start_sidecar(line)
         if line.startswith("isthmus board serve "):
@@ -82,7 +92,7 @@ class ReadmeTest(harness.CheckpointTest):
                               text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         if line.startswith("curl "):
-            self.assertEqual(json.loads(done.stdout)["weight_version_end"], 2)
+            self.assertEqual(json.loads(done.stdout)["weight_version_end"], 3)
         return None
 
     def test_every_command_of_the_program_works_in_the_order_shown(self):

@@ -93,19 +93,63 @@ class Model:
         return directory
 
 
+def block_of(rows, rank, ranks):
+    """As torch's fully sharded data parallelism: rows in equal blocks, the last ones short or empty."""
+    block = -(-rows // ranks)
+    return min(rows, rank * block), min(rows, (rank + 1) * block)
+
+
+def header_of(file):
+    with open(file, "rb") as shard:
+        (size,) = struct.unpack("<Q", shard.read(8))
+        return json.loads(shard.read(size)), 8 + size
+
+
+def cut_shard(file, rank, ranks, out):
+    """The rank's rows of every tensor of a shard."""
+    header, start = header_of(file)
+    header.pop("__metadata__", None)
+    held, rows, places, at = {}, {}, [], 0
+    for name, tensor in header.items():
+        begin, end = tensor["data_offsets"]
+        count = tensor["shape"][0]
+        first, last = block_of(count, rank, ranks)
+        row_bytes = (end - begin) // count
+        size = (last - first) * row_bytes
+        held[name] = {"dtype": tensor["dtype"], "shape": [last - first, *tensor["shape"][1:]],
+                      "data_offsets": [at, at + size]}
+        rows[name] = [first, count]
+        places.append((start + begin + first * row_bytes, size))
+        at += size
+    held["__metadata__"] = {"isthmus.rows": json.dumps(rows)}
+    text = json.dumps(held).encode()
+    text += b" " * (-len(text) % 8)
+    with open(file, "rb") as whole, open(out, "wb") as share:
+        share.write(struct.pack("<Q", len(text)) + text)
+        for offset, size in places:
+            whole.seek(offset)
+            share.write(whole.read(size))
+
+
+def cut_checkpoint(checkpoint, rank, ranks, out):
+    """Writes a rank's share of a checkpoint directory, of whose tensors each has rows, to `out`."""
+    out.mkdir(parents=True)
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        cut_shard(file, rank, ranks, out / file.name)
+    return out
+
+
 # Ways to give a model to ranks. Each returns, by rank, the files of its share.
 
 def by_rows(model, ranks):
-    """As torch's fully sharded data parallelism: rows in equal blocks, the last ones short or empty."""
     shares = [{} for _ in range(ranks)]
     for name in model.shapes:
         rows = model.rows(name)
         if rows == 1:
             shares[ranks - 1][name] = None
             continue
-        block = -(-rows // ranks)
         for rank in range(ranks):
-            shares[rank][name] = (min(rows, rank * block), min(rows, (rank + 1) * block))
+            shares[rank][name] = block_of(rows, rank, ranks)
     return [[share] for share in shares]
 
 
