@@ -71,7 +71,7 @@ TEST(HoldingTest, RowsThatEndWithinAByteAreOnlyHeldWhole) {
 }
 
 TEST(HoldingTest, AnotherModelIsRefused) {
-  const auto refused = [](HeldRows rows, const auto&... parts) {
+  const auto refused = [](const HeldRows& rows, const auto&... parts) {
     ExpectError(
         ErrorCode::kInvalid, [&] { HoldingOf(kTwoChunks, 5, rows); }, "rank 5", parts...);
   };

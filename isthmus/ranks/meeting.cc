@@ -117,7 +117,7 @@ void Meeting::RemoveOwn() {
 std::string Meeting::Await(const std::string& name) {
   const std::string key = Key(name);
   for (Patience patience(deadline_);; patience.Pause([&] { return key; })) {
-    if (auto text = board_.ReadChecked(key)) return *text;
+    if (std::optional<std::string> text = board_.ReadChecked(key)) return *std::move(text);
     CheckGoesOn();
   }
 }
@@ -160,6 +160,7 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
     patience.Pause(what);
   }
   std::vector<std::string> all;
+  all.reserve(texts.size());
   for (auto& text : texts) all.push_back(std::move(*text));
   return all;
 }

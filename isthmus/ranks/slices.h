@@ -25,7 +25,7 @@ ByteVector EncodeSlices(const codec::ChunkLayout& layout, const std::vector<Slic
 // than the owner's.
 std::vector<ByteVector> DecodeSlices(const codec::ChunkLayout& layout,
                                      const std::vector<Slice>& slices, const CopySlice& before,
-                                     ByteSpan part, uint32_t rank);
+                                     ByteSpan bytes, uint32_t rank);
 
 }  // namespace isthmus::ranks
 

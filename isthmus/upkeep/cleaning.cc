@@ -169,6 +169,7 @@ class Cleaner {
     SpareForked();
     {
       std::vector<std::string> keys;
+      keys.reserve(doomed_.size());
       for (const auto& [key, bytes] : doomed_) keys.push_back(key);
       for (const auto& [attempt, left] : inventory_.leftovers) {
         if (!waiting_.contains(attempt)) keys.insert(keys.end(), left.begin(), left.end());
