@@ -265,6 +265,26 @@ def run(arguments, folder, place):
     report(place, results, published)
 
 
+def run_steps_bench(name, doc, copies, run, runs, ranks=None):
+    """The program of a bench of two steps: reads its arguments, finds room for so many copies of the
+    model, calls run(arguments, folder); ends with a message if that fails."""
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    parser.add_argument("--gib", type=int, default=2, help="size of the model")
+    parser.add_argument("--runs", type=int, default=runs, help="timed rounds")
+    parser.add_argument("--folder", type=pathlib.Path,
+                        help="where to work (default: /dev/shm if it has room, else TMPDIR)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    if ranks is not None:
+        parser.add_argument("--ranks", type=int, default=ranks)
+    arguments = parser.parse_args()
+    try:
+        parent, _ = choose_place(arguments.folder, copies * arguments.gib * GIB)
+        with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:
+            run(arguments, pathlib.Path(folder))
+    except (BenchError, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{name}: {error}")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gib", type=int, default=2, help="size of the model")

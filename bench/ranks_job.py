@@ -10,13 +10,11 @@ each, in either order. Prints CSV: medians, and the median of the rounds' ratios
 machine's cores, so their speed over that of one process says what meeting costs, not what they gain.
 """
 
-import argparse
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 import main_job
@@ -99,22 +97,5 @@ def run(arguments, folder):
     report(one, many, whole, part)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gib", type=int, default=2, help="size of the model")
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--runs", type=int, default=5, help="timed rounds")
-    parser.add_argument("--folder", type=pathlib.Path,
-                        help="where to work (default: /dev/shm if it has room, else TMPDIR)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    arguments = parser.parse_args()
-    parent, _ = main_job.choose_place(arguments.folder, COPIES * arguments.gib * main_job.GIB)
-    with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:
-        run(arguments, pathlib.Path(folder))
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except (main_job.BenchError, OSError) as error:
-        sys.exit(f"ranks job: {error}")
+    main_job.run_steps_bench("ranks job", __doc__, COPIES, run, runs=5, ranks=4)

@@ -11,18 +11,13 @@ old, new and as applied to the baseline) and in libcrypto (the SHA-256 of parts,
 here). Prints CSV; without perf (package linux-perf) the shares are left out.
 """
 
-import argparse
 import json
 import pathlib
 import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 
 import main_job
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPIES = 6  # two steps; of each board an anchor and a baseline
 MAX_PERCENT = 5
 SAMPLES_PER_S = 4000
@@ -104,21 +99,5 @@ def run(arguments, folder):
     report_shares(plain, arguments.runs)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gib", type=int, default=2, help="size of the model")
-    parser.add_argument("--runs", type=int, default=7, help="timed rounds")
-    parser.add_argument("--folder", type=pathlib.Path,
-                        help="where to work (default: /dev/shm if it has room, else TMPDIR)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    arguments = parser.parse_args()
-    parent, _ = main_job.choose_place(arguments.folder, COPIES * arguments.gib * main_job.GIB)
-    with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:
-        run(arguments, pathlib.Path(folder))
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except (main_job.BenchError, OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"signing job: {error}")
+    main_job.run_steps_bench("signing job", __doc__, COPIES, run, runs=7)

@@ -8,13 +8,11 @@ other of the two steps to a board in a directory and to one in s3s-fs (scripts/s
 either order, so that what else the machine does hits both. Prints CSV: the medians, and the median of the rounds' ratios.
 """
 
-import argparse
 import json
 import os
 import pathlib
 import statistics
 import sys
-import tempfile
 
 import main_job
 
@@ -85,21 +83,5 @@ def run(arguments, folder):
         server.close()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gib", type=int, default=2, help="size of the model")
-    parser.add_argument("--runs", type=int, default=7, help="timed rounds")
-    parser.add_argument("--folder", type=pathlib.Path,
-                        help="where to work (default: /dev/shm if it has room, else TMPDIR)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    arguments = parser.parse_args()
-    parent, _ = main_job.choose_place(arguments.folder, COPIES * arguments.gib * main_job.GIB)
-    with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=parent) as folder:
-        run(arguments, pathlib.Path(folder))
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except (main_job.BenchError, OSError) as error:
-        sys.exit(f"store job: {error}")
+    main_job.run_steps_bench("store job", __doc__, COPIES, run, runs=7)

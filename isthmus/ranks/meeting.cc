@@ -116,7 +116,7 @@ void Meeting::RemoveOwn() {
 
 std::string Meeting::Await(const std::string& name) {
   const std::string key = Key(name);
-  for (Patience patience(deadline_);; patience.Pause([&] { return key; })) {
+  for (Patience patience(deadline_);; patience.Pause([&] { return Key(name); })) {
     if (std::optional<std::string> text = board_.ReadChecked(key)) return *std::move(text);
     CheckGoesOn();
   }
