@@ -37,7 +37,7 @@ std::string KeptKey(const std::string& run) { return RunPrefix(run) + "kept.json
 std::string LeftoversKey(const std::string& run) { return RunPrefix(run) + "leftovers.json"; }
 std::string CallKey(const std::string& run) { return RunPrefix(run) + "call.json"; }
 
-std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits) {
+std::optional<uint64_t> DigitsIn(std::string_view key, std::string_view prefix, size_t digits) {
   if (key.size() != prefix.size() + digits + kSuffix.size() || !key.starts_with(prefix) ||
       !key.ends_with(kSuffix)) {
     return std::nullopt;
@@ -45,8 +45,13 @@ std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, 
   uint64_t number = 0;
   const char* const begin = key.data() + prefix.size();
   const auto [end, error] = std::from_chars(begin, begin + digits, number);
-  if (error != std::errc() || end != begin + digits || number == 0) return std::nullopt;
+  if (error != std::errc() || end != begin + digits) return std::nullopt;
   return number;
+}
+
+std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits) {
+  const std::optional<uint64_t> number = DigitsIn(key, prefix, digits);
+  return number == 0 ? std::nullopt : number;
 }
 
 }  // namespace isthmus::board

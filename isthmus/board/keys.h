@@ -32,7 +32,9 @@ std::string KeptKey(const std::string& run);
 std::string LeftoversKey(const std::string& run);
 std::string CallKey(const std::string& run);
 
-// The number in "<prefix><digits>.json", nullopt for other keys and for 0.
+// The number in "<prefix><digits>.json", nullopt for other keys.
+std::optional<uint64_t> DigitsIn(std::string_view key, std::string_view prefix, size_t digits);
+// The same for what is counted from 1: nullopt for 0 too.
 std::optional<uint64_t> NumberIn(std::string_view key, std::string_view prefix, size_t digits);
 
 }  // namespace isthmus::board

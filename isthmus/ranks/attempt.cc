@@ -7,6 +7,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/codec/chunk_differ.h"
+#include "isthmus/publish/stored_part.h"
 #include "isthmus/ranks/slices.h"
 
 namespace isthmus::ranks {
@@ -260,10 +261,9 @@ void Attempt::Decide() {
 void Attempt::CheckParts(const board::Payload& payload) const {
   context_.pool.ParallelFor(payload.parts.size(), [&](size_t i) {
     const board::PayloadPart& part = payload.parts[i];
-    const std::optional<uint64_t> size = context_.board.store().Size(part.key);
-    if (size == part.bytes) return;
-    Throw(ErrorCode::kCorrupt, "prove coverage: a receipt names {}, which {}", part.key,
-          size ? fmt::format("has {} bytes instead of {}", *size, part.bytes) : "is missing");
+    const std::string wrong = publish::WrongSizeOf(context_.board.store(), part);
+    if (wrong.empty()) return;
+    Throw(ErrorCode::kCorrupt, "prove coverage: a receipt names {}, which {}", part.key, wrong);
   });
 }
 

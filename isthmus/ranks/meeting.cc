@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "isthmus/board/keys.h"
@@ -15,20 +14,6 @@ constexpr std::chrono::milliseconds kLongestPause{250};
 constexpr std::string_view kFailed = "failed";
 constexpr size_t kRankDigits = 5;
 constexpr size_t kNamedRanks = 8;  // in a message
-
-// The rank in "<prefix><5 digits>.json".
-std::optional<uint32_t> RankIn(std::string_view key, const std::string& prefix) {
-  constexpr std::string_view kSuffix = ".json";
-  if (key.size() != prefix.size() + kRankDigits + kSuffix.size() || !key.starts_with(prefix) ||
-      !key.ends_with(kSuffix)) {
-    return std::nullopt;
-  }
-  uint32_t rank = 0;
-  const char* const begin = key.data() + prefix.size();
-  const auto [end, error] = std::from_chars(begin, begin + kRankDigits, rank);
-  if (error != std::errc() || end != begin + kRankDigits) return std::nullopt;
-  return rank;
-}
 
 std::string Missing(const std::vector<std::optional<std::string>>& texts) {
   std::vector<size_t> ranks;
@@ -150,7 +135,7 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
     const std::vector<std::string> keys = board_.store().List(Prefix());
     CheckNobodyFailed(keys);
     for (const std::string& key : keys) {
-      const std::optional<uint32_t> rank = RankIn(key, prefix);
+      const std::optional<uint64_t> rank = board::DigitsIn(key, prefix, kRankDigits);
       if (!rank || *rank >= texts.size() || texts[*rank]) continue;
       texts[*rank] = board_.ReadChecked(key);
       if (texts[*rank]) ++found;
@@ -168,7 +153,7 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
 void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {
   const std::string prefix = fmt::format("{}{}-", Prefix(), kFailed);
   for (const std::string& key : keys) {
-    const std::optional<uint32_t> rank = RankIn(key, prefix);
+    const std::optional<uint64_t> rank = board::DigitsIn(key, prefix, kRankDigits);
     if (!rank) continue;
     const auto text = board_.ReadChecked(key);
     if (!text) continue;

@@ -57,7 +57,6 @@ class Meeting {
 
   const Call& call() const { return call_; }
   bool leads() const { return rank_ == 0; }
-  MonotonicTime deadline() const { return deadline_; }
   std::string Key(const std::string& name) const;
   // "claim-00003.json"
   static std::string NameOf(std::string_view kind, uint32_t rank);
@@ -71,8 +70,6 @@ class Meeting {
 
   // Waits for the lead's object; throws Refused, AttemptIsOver or kUnavailable.
   std::string Await(const std::string& name);
-  // Waits for what this rank's neighbour `rank` says; as Await.
-  std::string AwaitFrom(std::string_view kind, uint32_t rank) { return Await(NameOf(kind, rank)); }
   // As the lead: waits for the objects of this kind of all ranks, and returns their texts by rank.
   // A rank that failed ends it with that rank's error, or WrongBaselines; kConflict: another lead
   // has called.

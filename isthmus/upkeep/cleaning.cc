@@ -19,6 +19,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/board/kept.h"
 #include "isthmus/board/keys.h"
+#include "isthmus/publish/stored_part.h"
 #include "isthmus/upkeep/forked_objects.h"
 #include "isthmus/upkeep/leftovers.h"
 
@@ -107,11 +108,10 @@ class Cleaner {
     const std::vector<PlannedPayload> places(retention_.keep.begin(), retention_.keep.end());
     pool_.ParallelFor(places.size(), [&](size_t i) {
       for (const board::PayloadPart& part : PayloadAt(manifests_, places[i]).parts) {
-        const auto size = board_.store().Size(part.key);
-        if (size == part.bytes) continue;
+        const std::string wrong = publish::WrongSizeOf(board_.store(), part);
+        if (wrong.empty()) continue;
         Throw(ErrorCode::kCorrupt, "clean run {} in {}: version {} needs {}, which {}", run_,
-              board_.store().Describe(), places[i].version, part.key,
-              size ? fmt::format("has {} bytes instead of {}", *size, part.bytes) : "is missing");
+              board_.store().Describe(), places[i].version, part.key, wrong);
       }
       progress_.Advance(1);
     });
