@@ -4,15 +4,15 @@
 #include <string>
 
 #include "bench/measure.h"
-#include "isthmus/sidecar/answer_stamp.h"
-#include "isthmus/sidecar/json_text.h"
-#include "isthmus/sidecar/request_body.h"
+#include "isthmus/lane/answer_stamp.h"
+#include "isthmus/lane/json_text.h"
+#include "isthmus/lane/request_body.h"
 
 namespace isthmus::bench {
 namespace {
 
-using sidecar::AnswerShape;
-using sidecar::AnswerStamp;
+using lane::AnswerShape;
+using lane::AnswerStamp;
 
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr size_t kAnswerBytes = size_t{64} << 20;  // no cache holds it
@@ -35,7 +35,7 @@ uint64_t Copy(std::string_view text, std::string* into) {
 }
 
 uint64_t Stamp(AnswerShape shape, std::string_view text) {
-  const auto stamp = MakeAnswerStamp(shape, sidecar::StampMembers(41, 42));
+  const auto stamp = MakeAnswerStamp(shape, lane::StampMembers(41, 42));
   AnswerStamp::Pieces pieces;
   size_t bytes = 0;
   const auto take = [&] {
@@ -52,7 +52,7 @@ uint64_t Stamp(AnswerShape shape, std::string_view text) {
 }
 
 uint64_t Edit(std::string_view text) {
-  return sidecar::RequestBody(text, "cache_salt").Edited("s").size();
+  return lane::RequestBody(text, "cache_salt").Edited("s").size();
 }
 
 void Measure(std::string_view name, std::string_view filling) {

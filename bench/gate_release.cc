@@ -22,7 +22,7 @@ struct Seen {
 };
 
 net::Task<void> Wait(sidecar::GateKeeper& keeper, size_t turn, Seen* seen) {
-  sidecar::Request request;
+  lane::Request request;
   request.constraint.min_version = 2;
   request.wait_ms = std::chrono::minutes(1);
   const sidecar::Admission admission = co_await keeper.Admit(request);

@@ -1,16 +1,16 @@
 // JSON answers, cut into pieces, next to what a reader of the whole text finds. u8 size of pieces,
 // then the text.
-#include "isthmus/sidecar/answer_stamp.h"
+#include "isthmus/lane/answer_stamp.h"
 
 #include "fuzz/fuzz.h"
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
 namespace isthmus::fuzz {
 namespace {
 
-using sidecar::AnswerShape;
-using sidecar::AnswerStamp;
-using sidecar::JsonReader;
+using lane::AnswerShape;
+using lane::AnswerStamp;
+using lane::JsonReader;
 
 constexpr std::string_view kMembers = R"("s":41,"e":42)";
 
@@ -59,9 +59,8 @@ class Places {
  private:
   void Record(std::string_view object) {
     JsonReader(object).Members([&](std::string_view key, std::string_view value) {
-      if (!sidecar::JsonStringIs(key, "meta_info") || !value.starts_with('{')) return;
-      places_.push_back(
-          text_.find_first_not_of(sidecar::kJsonSpace, value.data() + 1 - text_.data()));
+      if (!lane::JsonStringIs(key, "meta_info") || !value.starts_with('{')) return;
+      places_.push_back(text_.find_first_not_of(lane::kJsonSpace, value.data() + 1 - text_.data()));
     });
   }
 
@@ -82,7 +81,7 @@ std::string ExpectedMetaInfo(std::string_view text, const std::vector<size_t>& p
 
 std::string ExpectedObject(std::string_view text) {
   const size_t last = text.rfind('}');
-  const bool empty = text.find_first_not_of(sidecar::kJsonSpace, text.find('{') + 1) == last;
+  const bool empty = text.find_first_not_of(lane::kJsonSpace, text.find('{') + 1) == last;
   std::string expected(text.substr(0, last));
   return expected.append(empty ? " " : ",").append(kMembers).append(text.substr(last));
 }

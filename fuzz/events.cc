@@ -2,17 +2,17 @@
 #include <simdjson.h>
 
 #include "fuzz/fuzz.h"
+#include "isthmus/lane/event_stamp.h"
+#include "isthmus/lane/version_spans.h"
 #include "isthmus/net/sse.h"
-#include "isthmus/sidecar/event_stamp.h"
-#include "isthmus/sidecar/version_spans.h"
 
 namespace isthmus::fuzz {
 namespace {
 
+using lane::AnswerShape;
+using lane::VersionSpans;
 using net::SseEvent;
 using net::SseSplitter;
-using sidecar::AnswerShape;
-using sidecar::VersionSpans;
 
 constexpr std::string_view kMembers = R"("s":41,"e":42)";
 constexpr size_t kMaxEventBytes = size_t{1} << 20;  // more than any input has
@@ -103,8 +103,8 @@ void CheckSpans(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = isthmus::fuzz::TextOf(data, size);
-  isthmus::fuzz::CheckStamps(text, isthmus::sidecar::AnswerShape::kObject);
-  isthmus::fuzz::CheckStamps(text, isthmus::sidecar::AnswerShape::kMetaInfo);
+  isthmus::fuzz::CheckStamps(text, isthmus::lane::AnswerShape::kObject);
+  isthmus::fuzz::CheckStamps(text, isthmus::lane::AnswerShape::kMetaInfo);
   isthmus::fuzz::CheckSpans(text);
   return 0;
 }

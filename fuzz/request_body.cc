@@ -1,27 +1,27 @@
 // JSON bodies of requests: which are taken, next to what simdjson takes, and what edits leave.
-#include "isthmus/sidecar/request_body.h"
+#include "isthmus/lane/request_body.h"
 
 #include <simdjson.h>
 
 #include "fuzz/fuzz.h"
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
 namespace isthmus::fuzz {
 namespace {
 
-using sidecar::JsonReader;
-using sidecar::RequestBody;
+using lane::JsonReader;
+using lane::RequestBody;
 
 constexpr std::string_view kSaltField = "cache_salt";
 
 bool IsJsonObject(std::string_view text) {
-  return sidecar::IsUtf8(text) && Succeeds(
-                                      [&] {
-                                        JsonReader reader(text);
-                                        reader.Members([](auto...) {});
-                                        reader.End();
-                                      },
-                                      {ErrorCode::kInvalid});
+  return lane::IsUtf8(text) && Succeeds(
+                                   [&] {
+                                     JsonReader reader(text);
+                                     reader.Members([](auto...) {});
+                                     reader.End();
+                                   },
+                                   {ErrorCode::kInvalid});
 }
 
 // simdjson refuses numbers that it has no type for, half pairs, and a nesting that counts the
@@ -43,7 +43,7 @@ void CheckEdits(std::string_view text, const RequestBody& body) {
   const std::string edited = body.Edited("s.1");
   Require(IsJsonObject(edited), "an edited body is no JSON object");
   const RequestBody again(edited, kSaltField);
-  Require(again.constraint() == sidecar::Constraint(), "an edited body still has a constraint");
+  Require(again.constraint() == lane::Constraint(), "an edited body still has a constraint");
   Require(again.user_salt() == "s.1", "an edited body has another salt");
   Require(again.stream() == body.stream(), "an edit changes another member");
   Require(again.Edited("s.1") == edited, "an edited body is edited again");

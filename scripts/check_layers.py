@@ -15,8 +15,9 @@ ROWS = (
     ("tensor",),
     ("codec", "view", "net", "observe", "store"),
     ("board",),
-    ("publish", "replica", "engine"),
-    ("sidecar", "relay", "gateway", "sim", "upkeep", "ranks"),
+    ("publish", "replica", "engine", "lane"),
+    ("sidecar", "relay", "gateway", "upkeep", "ranks"),
+    ("sim",),
     ("cli",),
 )
 EXCEPTIONS = {("publish", "replica")}  # the publisher's baseline is a replica

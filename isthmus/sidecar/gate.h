@@ -34,10 +34,10 @@
 #include <vector>
 
 #include "isthmus/base/clock.h"
+#include "isthmus/lane/decision.h"
+#include "isthmus/lane/request.h"
 #include "isthmus/sidecar/board_view.h"
 #include "isthmus/sidecar/commit_log.h"
-#include "isthmus/sidecar/decision.h"
-#include "isthmus/sidecar/request.h"
 #include "isthmus/sidecar/sessions.h"
 #include "isthmus/sidecar/waiting_line.h"
 

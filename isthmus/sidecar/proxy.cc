@@ -7,13 +7,19 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/lane/answer_head.h"
+#include "isthmus/lane/request_body.h"
 #include "isthmus/sidecar/cache_salt.h"
-#include "isthmus/sidecar/request_body.h"
 #include "isthmus/sidecar/turn.h"
 
 namespace isthmus::sidecar {
 namespace {
 
+using lane::EngineUnavailable;
+using lane::HeaderFields;
+using lane::RemoveIsthmusFields;
+using lane::RequestBody;
+using lane::RouteKind;
 using net::Task;
 
 constexpr int kServerError = 500;
@@ -21,14 +27,6 @@ constexpr int kUnavailable = 503;
 constexpr size_t kMaxUpstreamBodyBytes = size_t{16} << 20;  // of what is only passed on
 // Copying so much costs less than one more system call and packet, which take about 6 us.
 constexpr size_t kJoinedBytes = size_t{16} << 10;
-
-// Makes the constraint of body and headers one, and checks all of it.
-Request Joined(const RequestBody& body, const HeaderFields& headers) {
-  Request request = headers.request;
-  request.constraint = Merge(body.constraint(), headers.request.constraint);
-  Check(request);
-  return request;
-}
 
 // A stamped answer is at least four pieces; a small one leaves as one.
 Task<void> WritePieces(net::Exchange& exchange, const AnswerStamp::Pieces& pieces, bool last) {
@@ -62,7 +60,7 @@ Proxy::Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper,
 
 Task<void> Proxy::Handle(net::Exchange& exchange) {
   const net::RequestHead& head = exchange.request();
-  const Route route = RouteOf(head.method, head.target);
+  const Route route = lane::RouteOf(head.method, head.target);
   switch (route.kind) {
     case RouteKind::kGenerate:
       return Generate(exchange, route);
@@ -72,7 +70,7 @@ Task<void> Proxy::Handle(net::Exchange& exchange) {
       break;
   }
   ++counters_.blocked;
-  return Refuse(exchange, RouteBlocked(head.method, head.target));
+  return Refuse(exchange, lane::RouteBlocked(head.method, head.target));
 }
 
 Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
@@ -93,9 +91,9 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   std::optional<HeaderFields> headers;
   Request request;
   try {
-    headers = ReadHeaders(exchange.request().headers);
+    headers = lane::ReadHeaders(exchange.request().headers);
     body.emplace(text, salt_field_);
-    request = Joined(*body, *headers);
+    request = lane::Joined(*body, *headers);
   } catch (const Error& error) {
     ++counters_.invalid;
     throw;
@@ -106,7 +104,7 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
     ++(decision.outcome == Outcome::kNotReady  ? counters_.not_ready
        : decision.outcome == Outcome::kRevoked ? counters_.revoked
                                                : counters_.unavailable);
-    Answer answer = RefusalOf(decision, request.constraint);
+    Answer answer = lane::RefusalOf(decision, request.constraint);
     co_return co_await Refuse(exchange, std::move(answer));
   }
   ++counters_.admitted;
@@ -164,7 +162,7 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
   if (head.status >= kServerError && on_failure_) on_failure_();
   net::RemoveHopByHop(&head.headers);
   RemoveIsthmusFields(&head.headers);
-  if (IsEventStream(head)) {
+  if (lane::IsEventStream(head)) {
     co_await PassEvents(exchange, call, std::move(head), turn);
   } else {
     co_await PassJson(exchange, call, std::move(head), turn);
@@ -174,7 +172,7 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
 // An answer in one piece, if it is JSON: the engine has generated all of it when its head is there.
 Task<void> Proxy::PassJson(net::Exchange& exchange, net::Call& call, net::ResponseHead head,
                            Turn& turn) {
-  if (!IsJson(head)) {  // may be streamed, in a form that is not known here
+  if (!lane::IsJson(head)) {  // may be streamed, in a form that is not known here
     AddStampFields(turn.run, turn.admission.stamp(), false, &head.headers);
     co_return co_await PassOn(exchange, call, std::move(head));
   }

@@ -9,15 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "isthmus/lane/answer_stamp.h"
+#include "isthmus/lane/refusal.h"
+#include "isthmus/lane/request_headers.h"
+#include "isthmus/lane/routes.h"
 #include "isthmus/net/byte_budget.h"
 #include "isthmus/net/client.h"
 #include "isthmus/net/exchange.h"
 #include "isthmus/sidecar/gate_keeper.h"
-#include "isthmus/sidecar/refusal.h"
-#include "isthmus/sidecar/request_headers.h"
-#include "isthmus/sidecar/routes.h"
 
 namespace isthmus::sidecar {
+
+using lane::Answer;
+using lane::AnswerStamp;
+using lane::Route;
 
 struct ProxyOptions {
   std::string run;

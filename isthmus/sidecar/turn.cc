@@ -3,17 +3,15 @@
 #include <charconv>
 
 #include "isthmus/base/error.h"
-#include "isthmus/sidecar/event_stamp.h"
+#include "isthmus/lane/event_stamp.h"
 
 namespace isthmus::sidecar {
+
+using lane::StampMembers;
+
 namespace {
 
 constexpr int kSuccess = 2;  // of status / 100
-
-bool HasType(const net::ResponseHead& head, std::string_view type) {
-  const std::string_view value = head.headers.Find("Content-Type").value_or("");
-  return net::EqualsIgnoreCase(net::TrimBlanks(value.substr(0, value.find(';'))), type);
-}
 
 // Of an answer in one piece nobody can say which token is of which version, only which versions.
 std::string VersionsMember(const Stamp& stamp) {
@@ -27,9 +25,6 @@ std::string VersionsMember(const Stamp& stamp) {
 
 }  // namespace
 
-bool IsEventStream(const net::ResponseHead& head) { return HasType(head, "text/event-stream"); }
-bool IsJson(const net::ResponseHead& head) { return HasType(head, "application/json"); }
-
 void AddStampFields(const std::string& run, const Stamp& stamp, bool ended, net::Headers* headers) {
   headers->Add("Isthmus-Run", run);
   headers->Add("Isthmus-Version-Start", std::to_string(stamp.start));
@@ -40,7 +35,7 @@ JsonAnswer::JsonAnswer(const Route& route, const Stamp& stamp, bool spans,
                        const net::ResponseHead& head) {
   if (head.status / 100 != kSuccess) return;
   const std::string member = spans && !route.native_spans ? VersionsMember(stamp) : "";
-  stamp_ = MakeAnswerStamp(route.shape, StampMembers(stamp.start, stamp.end, member));
+  stamp_ = lane::MakeAnswerStamp(route.shape, StampMembers(stamp.start, stamp.end, member));
 }
 
 void JsonAnswer::Feed(std::string_view piece, bool last, AnswerStamp::Pieces* out) {
@@ -73,9 +68,10 @@ void EventAnswer::Feed(std::string_view piece, std::string* out) {
 void EventAnswer::Take(const net::SseEvent& event, std::string* out) {
   if (spans_ && spans_->Count(event.data)) {
     const Stamp stamp = admission_.stamp();
-    AppendStamped(event, route_.shape, StampMembers(stamp.start, stamp.end, spans_->Member()), out);
+    lane::AppendStamped(event, route_.shape, StampMembers(stamp.start, stamp.end, spans_->Member()),
+                        out);
   } else {
-    AppendStamped(event, route_.shape, members_, out);
+    lane::AppendStamped(event, route_.shape, members_, out);
   }
 }
 

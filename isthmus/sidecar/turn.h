@@ -7,13 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "isthmus/lane/routes.h"
+#include "isthmus/lane/version_spans.h"
 #include "isthmus/net/http.h"
 #include "isthmus/net/sse.h"
-#include "isthmus/sidecar/answer_stamp.h"
 #include "isthmus/sidecar/gate_keeper.h"
 #include "isthmus/sidecar/proxy.h"
-#include "isthmus/sidecar/routes.h"
-#include "isthmus/sidecar/version_spans.h"
 
 namespace isthmus::sidecar {
 
@@ -26,9 +25,6 @@ struct Proxy::Turn {
   net::ByteBudget::Share held;
   std::string body;  // for the engine
 };
-
-bool IsEventStream(const net::ResponseHead& head);
-bool IsJson(const net::ResponseHead& head);
 
 // Isthmus-Run, Isthmus-Version-Start and, if it is known already, Isthmus-Version-End.
 void AddStampFields(const std::string& run, const Stamp& stamp, bool ended, net::Headers* headers);
@@ -68,7 +64,7 @@ class EventAnswer {
 
   Route route_;
   const Admission& admission_;
-  std::optional<VersionSpans> spans_;
+  std::optional<lane::VersionSpans> spans_;
   VersionNumber end_ = kNoVersion;  // that members_ speaks of
   std::string members_;
   net::SseSplitter splitter_{kMaxEventBytes};

@@ -5,6 +5,9 @@
 namespace isthmus::sidecar {
 namespace {
 
+using lane::AnswerShape;
+using lane::RouteKind;
+
 constexpr Route kCompletions = {RouteKind::kGenerate, AnswerShape::kObject, false};
 constexpr Route kGenerate = {RouteKind::kGenerate, AnswerShape::kMetaInfo, true};
 
@@ -56,13 +59,6 @@ TEST(JsonAnswerTest, LeavesErrorsAsTheyAre) {
   std::optional<std::string> length;
   EXPECT_EQ(Pass(kCompletions, true, 400, R"({"error":1})", &length), R"({"error":1})");
   EXPECT_EQ(length, "11");
-}
-
-TEST(AnswerTypeTest, IsReadFromTheHead) {
-  EXPECT_TRUE(IsJson(HeadOf(200, "Application/JSON; charset=utf-8", 0)));
-  EXPECT_FALSE(IsJson(HeadOf(200, "application/jsonl", 0)));
-  EXPECT_TRUE(IsEventStream(HeadOf(200, "text/event-stream;charset=utf-8", 0)));
-  EXPECT_FALSE(IsEventStream({}));
 }
 
 TEST(StampFieldsTest, SayTheEndOnlyWhereItIsKnown) {

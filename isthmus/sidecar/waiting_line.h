@@ -13,10 +13,20 @@
 #include <vector>
 
 #include "isthmus/base/clock.h"
-#include "isthmus/sidecar/decision.h"
-#include "isthmus/sidecar/request.h"
+#include "isthmus/lane/decision.h"
+#include "isthmus/lane/request.h"
 
 namespace isthmus::sidecar {
+
+using board::kNoVersion;
+using board::VersionNumber;
+using lane::Constraint;
+using lane::Decision;
+using lane::Outcome;
+using lane::Reason;
+using lane::Request;
+using lane::RequestId;
+using std::chrono::milliseconds;
 
 // What must happen before a waiting request is looked at again. `key` says when.
 enum class WaitsFor {

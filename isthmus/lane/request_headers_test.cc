@@ -1,10 +1,10 @@
-#include "isthmus/sidecar/request_headers.h"
+#include "isthmus/lane/request_headers.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 using isthmus::testing::ExpectError;
@@ -70,4 +70,4 @@ TEST(RequestHeadersTest, AreRemovedInEveryCase) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

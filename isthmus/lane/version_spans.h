@@ -3,8 +3,8 @@
 //
 // A token counts for the version that was the engine's when its event was received; it may be of
 // the version before, if it was on its way. So the spans are never called exact.
-#ifndef ISTHMUS_SIDECAR_VERSION_SPANS_H_
-#define ISTHMUS_SIDECAR_VERSION_SPANS_H_
+#ifndef ISTHMUS_LANE_VERSION_SPANS_H_
+#define ISTHMUS_LANE_VERSION_SPANS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 #include "isthmus/board/manifest.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 class VersionSpans {
  public:
@@ -74,6 +74,6 @@ class VersionSpans {
   bool complete_ = true;
 };
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_VERSION_SPANS_H_
+#endif  // ISTHMUS_LANE_VERSION_SPANS_H_

@@ -1,10 +1,10 @@
-#include "isthmus/sidecar/version_spans.h"
+#include "isthmus/lane/version_spans.h"
 
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 // What a record of these choices says.
@@ -154,4 +154,4 @@ TEST(VersionSpansTest, SpansAreBoundedAndThoseThatAreThereAreTrue) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,8 +1,8 @@
-#include "isthmus/sidecar/routes.h"
+#include "isthmus/lane/routes.h"
 
 #include <gtest/gtest.h>
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 TEST(RoutesTest, GenerationIsAdmittedAndStamped) {
@@ -70,4 +70,4 @@ TEST(RoutesTest, ControlIsBlockedInEverySpelling) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,14 +1,14 @@
 // Puts versions into the events of a streamed answer. Pure.
-#ifndef ISTHMUS_SIDECAR_EVENT_STAMP_H_
-#define ISTHMUS_SIDECAR_EVENT_STAMP_H_
+#ifndef ISTHMUS_LANE_EVENT_STAMP_H_
+#define ISTHMUS_LANE_EVENT_STAMP_H_
 
 #include <string>
 #include <string_view>
 
+#include "isthmus/lane/answer_stamp.h"
 #include "isthmus/net/sse.h"
-#include "isthmus/sidecar/answer_stamp.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 // Appends to `out` the event with `members` (StampMembers) in its data, in the place that `shape`
 // says. All else stays byte for byte: other lines, line ends, white space.
@@ -19,6 +19,6 @@ namespace isthmus::sidecar {
 void AppendStamped(const net::SseEvent& event, AnswerShape shape, const std::string& members,
                    std::string* out);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_EVENT_STAMP_H_
+#endif  // ISTHMUS_LANE_EVENT_STAMP_H_

@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/request_body.h"
+#include "isthmus/lane/request_body.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/seed.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 namespace json = boost::json;
@@ -202,4 +202,4 @@ TEST(RequestBodyTest, AnEditedBodySaysTheSameButForTheTwoMembers) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

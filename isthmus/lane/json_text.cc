@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
 #include <simdjson.h>
 
@@ -9,7 +9,7 @@
 
 #include "isthmus/base/error.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 constexpr uint64_t Repeated(uint64_t byte) { return byte * 0x0101'0101'0101'0101; }
@@ -254,4 +254,4 @@ void JsonReader::Fail(std::string_view allowed) const {
         allowed);
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

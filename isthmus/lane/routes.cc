@@ -1,9 +1,9 @@
-#include "isthmus/sidecar/routes.h"
+#include "isthmus/lane/routes.h"
 
 #include <algorithm>
 #include <array>
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 struct Entry {
@@ -52,4 +52,4 @@ Route RouteOf(std::string_view method, std::string_view target) {
   return found == kRoutes.end() ? Route{} : found->route;
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

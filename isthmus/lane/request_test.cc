@@ -1,10 +1,10 @@
-#include "isthmus/sidecar/request.h"
+#include "isthmus/lane/request.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 using testing::ExpectError;
@@ -108,4 +108,4 @@ TEST(RequestTest, NamesAndWaitsAreBounded) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/answer_stamp.h"
+#include "isthmus/lane/answer_stamp.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "tests/support/cuts.h"
 #include "tests/support/seed.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 namespace json = boost::json;
@@ -294,4 +294,4 @@ TEST(AnswerStampTest, StampedMetaInfosSayTheSameAndTheMembers) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

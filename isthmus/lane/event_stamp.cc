@@ -1,11 +1,11 @@
-#include "isthmus/sidecar/event_stamp.h"
+#include "isthmus/lane/event_stamp.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 // The value of a line with the field "data"; nullopt for all other lines.
@@ -67,4 +67,4 @@ void AppendStamped(const net::SseEvent& event, AnswerShape shape, const std::str
   out->append(event.raw.substr(before + data->size()));
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/refusal.h"
+#include "isthmus/lane/refusal.h"
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
@@ -6,7 +6,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/board/json_fields.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 namespace json = boost::json;
@@ -74,4 +74,4 @@ Answer RouteBlocked(std::string_view method, std::string_view target) {
   return JsonAnswer(403, {{"error", {{"type", "RouteBlocked"}, {"message", message}}}});
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,14 +1,14 @@
 // The answers to requests that are not let in (docs/request-lane.md, "Answers"). Pure.
-#ifndef ISTHMUS_SIDECAR_REFUSAL_H_
-#define ISTHMUS_SIDECAR_REFUSAL_H_
+#ifndef ISTHMUS_LANE_REFUSAL_H_
+#define ISTHMUS_LANE_REFUSAL_H_
 
 #include <string>
 
+#include "isthmus/lane/decision.h"
+#include "isthmus/lane/request.h"
 #include "isthmus/net/http.h"
-#include "isthmus/sidecar/decision.h"
-#include "isthmus/sidecar/request.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 struct Answer {
   net::ResponseHead head;
@@ -23,6 +23,6 @@ Answer EngineUnavailable(std::string_view message);
 // 403 for a route that clients do not reach.
 Answer RouteBlocked(std::string_view method, std::string_view target);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_REFUSAL_H_
+#endif  // ISTHMUS_LANE_REFUSAL_H_

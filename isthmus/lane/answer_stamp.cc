@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/answer_stamp.h"
+#include "isthmus/lane/answer_stamp.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 constexpr std::string_view kMetaInfo = "meta_info";
@@ -229,4 +229,4 @@ void MetaInfoStamp::Insert(std::string_view piece, size_t at, Pieces* out) {
   if (piece[at] != '}') out->push_back(",");
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -2,17 +2,17 @@
 // members of the outermost object count. Pure.
 //
 // Edits keep every other byte as it was: nothing is parsed and printed again.
-#ifndef ISTHMUS_SIDECAR_REQUEST_BODY_H_
-#define ISTHMUS_SIDECAR_REQUEST_BODY_H_
+#ifndef ISTHMUS_LANE_REQUEST_BODY_H_
+#define ISTHMUS_LANE_REQUEST_BODY_H_
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "isthmus/sidecar/request.h"
+#include "isthmus/lane/request.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 class RequestBody {
  public:
@@ -74,6 +74,6 @@ class RequestBody {
   bool goes_to_next_key_ = false;        // weight_version is the first member, and so far the last
 };
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_REQUEST_BODY_H_
+#endif  // ISTHMUS_LANE_REQUEST_BODY_H_

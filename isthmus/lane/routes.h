@@ -1,12 +1,12 @@
 // Which of an engine's routes clients reach through the sidecar: an allow-list. Pure.
-#ifndef ISTHMUS_SIDECAR_ROUTES_H_
-#define ISTHMUS_SIDECAR_ROUTES_H_
+#ifndef ISTHMUS_LANE_ROUTES_H_
+#define ISTHMUS_LANE_ROUTES_H_
 
 #include <string_view>
 
-#include "isthmus/sidecar/answer_stamp.h"
+#include "isthmus/lane/answer_stamp.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 enum class RouteKind {
   kGenerate,  // what the weights compute: admitted by version, stamped
@@ -25,6 +25,6 @@ struct Route {
 // control route (doubled slashes, escapes, dots) gets through: it is just another unknown path.
 Route RouteOf(std::string_view method, std::string_view target);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_ROUTES_H_
+#endif  // ISTHMUS_LANE_ROUTES_H_

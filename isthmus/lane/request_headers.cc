@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/request_headers.h"
+#include "isthmus/lane/request_headers.h"
 
 #include <array>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "isthmus/base/error.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 constexpr std::string_view kPrefix = "Isthmus-";
@@ -86,6 +86,13 @@ HeaderFields ReadHeaders(const net::Headers& headers) {
   return fields;
 }
 
+Request Joined(const RequestBody& body, const HeaderFields& headers) {
+  Request request = headers.request;
+  request.constraint = Merge(body.constraint(), headers.request.constraint);
+  Check(request);
+  return request;
+}
+
 void RemoveIsthmusFields(net::Headers* headers) {
   std::vector<std::string> names;
   for (size_t i = 0; i < headers->size(); ++i) {
@@ -95,4 +102,4 @@ void RemoveIsthmusFields(net::Headers* headers) {
   for (const std::string& name : names) headers->Remove(name);
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,13 +1,13 @@
 // What the gate says about a request.
-#ifndef ISTHMUS_SIDECAR_DECISION_H_
-#define ISTHMUS_SIDECAR_DECISION_H_
+#ifndef ISTHMUS_LANE_DECISION_H_
+#define ISTHMUS_LANE_DECISION_H_
 
 #include <cstdint>
 #include <string_view>
 
 #include "isthmus/board/manifest.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 // Given out in order of arrival, from 1, never twice.
 using RequestId = uint64_t;
@@ -56,6 +56,6 @@ struct Decision {
 // One clause for people, without a full stop.
 std::string_view ReasonText(Reason reason);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_DECISION_H_
+#endif  // ISTHMUS_LANE_DECISION_H_

@@ -1,10 +1,10 @@
-#include "isthmus/sidecar/request.h"
+#include "isthmus/lane/request.h"
 
 #include <charconv>
 
 #include "isthmus/base/error.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 using board::kMaxVersion;
@@ -117,4 +117,4 @@ void Check(const Request& request) {
   }
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/seed.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 using testing::ExpectError;
@@ -179,4 +179,4 @@ TEST(JsonTextTest, RandomTextsAreJsonHereIfTheyAreForBoostJson) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

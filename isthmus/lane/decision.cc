@@ -1,6 +1,6 @@
-#include "isthmus/sidecar/decision.h"
+#include "isthmus/lane/decision.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 std::string_view ReasonText(Reason reason) {
   switch (reason) {
@@ -44,4 +44,4 @@ std::string_view ReasonText(Reason reason) {
   return "";
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -4,8 +4,8 @@
 // The bytes of an answer go in with Feed, in pieces cut anywhere, and its end with Finish. What
 // leaves is views of the pieces themselves and of the stamp. An answer that was cut short must not
 // be finished: nothing more follows then.
-#ifndef ISTHMUS_SIDECAR_ANSWER_STAMP_H_
-#define ISTHMUS_SIDECAR_ANSWER_STAMP_H_
+#ifndef ISTHMUS_LANE_ANSWER_STAMP_H_
+#define ISTHMUS_LANE_ANSWER_STAMP_H_
 
 #include <cstddef>
 #include <memory>
@@ -16,7 +16,7 @@
 
 #include "isthmus/board/manifest.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 enum class AnswerShape {
   kObject,    // OpenAI's, vLLM's: the stamp is among the members of the outermost object
@@ -133,6 +133,6 @@ class MetaInfoStamp final : public AnswerStamp {
   std::string key_;  // between the quotes
 };
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_ANSWER_STAMP_H_
+#endif  // ISTHMUS_LANE_ANSWER_STAMP_H_

@@ -1,13 +1,13 @@
-#include "isthmus/sidecar/request_body.h"
+#include "isthmus/lane/request_body.h"
 
 #include <algorithm>
 #include <exception>
 #include <vector>
 
 #include "isthmus/base/error.h"
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 // How much of a wrong value an error repeats.
@@ -143,4 +143,4 @@ std::string RequestBody::Edited(std::string_view salt) const {
   return edited.append(text_.substr(at));
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

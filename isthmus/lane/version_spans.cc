@@ -1,4 +1,4 @@
-#include "isthmus/sidecar/version_spans.h"
+#include "isthmus/lane/version_spans.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <iterator>
 
 #include "isthmus/base/error.h"
-#include "isthmus/sidecar/json_text.h"
+#include "isthmus/lane/json_text.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 // Counts and indices: above, doubles have gaps, and sums of them could wrap.
@@ -178,4 +178,4 @@ std::string VersionSpans::Member() const {
   return out.append("]}");
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

@@ -1,7 +1,7 @@
 // What a request asks of the version that serves it: values, their text forms, their validation.
 // Pure. All errors of this file are kInvalid and begin with the name of the field that is wrong.
-#ifndef ISTHMUS_SIDECAR_REQUEST_H_
-#define ISTHMUS_SIDECAR_REQUEST_H_
+#ifndef ISTHMUS_LANE_REQUEST_H_
+#define ISTHMUS_LANE_REQUEST_H_
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "isthmus/board/manifest.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 using board::kNoVersion;
 using board::VersionNumber;
@@ -61,6 +61,6 @@ Constraint Merge(const Constraint& body, const Constraint& headers);
 // of [A-Za-z0-9._-] not beginning with '.', a pin without a session.
 void Check(const Request& request);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_REQUEST_H_
+#endif  // ISTHMUS_LANE_REQUEST_H_

@@ -1,11 +1,12 @@
 // What a rollout request's headers ask of the gate. Pure.
-#ifndef ISTHMUS_SIDECAR_REQUEST_HEADERS_H_
-#define ISTHMUS_SIDECAR_REQUEST_HEADERS_H_
+#ifndef ISTHMUS_LANE_REQUEST_HEADERS_H_
+#define ISTHMUS_LANE_REQUEST_HEADERS_H_
 
+#include "isthmus/lane/request.h"
+#include "isthmus/lane/request_body.h"
 #include "isthmus/net/http.h"
-#include "isthmus/sidecar/request.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 struct HeaderFields {
   Request request;
@@ -17,10 +18,13 @@ struct HeaderFields {
 // constraint must not be taken for none.
 HeaderFields ReadHeaders(const net::Headers& headers);
 
+// The request that body and headers make together, checked (Merge, Check).
+Request Joined(const RequestBody& body, const HeaderFields& headers);
+
 // Removes what is between the client and the sidecar: "Isthmus-…" in a request for the engine, and
 // in an answer of the engine's, which may not speak for the sidecar.
 void RemoveIsthmusFields(net::Headers* headers);
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_REQUEST_HEADERS_H_
+#endif  // ISTHMUS_LANE_REQUEST_HEADERS_H_

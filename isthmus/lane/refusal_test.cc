@@ -1,10 +1,10 @@
-#include "isthmus/sidecar/refusal.h"
+#include "isthmus/lane/refusal.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 Decision Of(Outcome outcome, Reason reason, VersionNumber served) {
@@ -52,4 +52,4 @@ TEST(RefusalTest, ABlockedRouteIsShownInPart) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane

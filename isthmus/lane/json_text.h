@@ -7,8 +7,8 @@
 // or 64-bit integer holds; here such texts pass, as they do in the engines' parser.
 //
 // All errors are kInvalid and say at which byte what was found and what is allowed.
-#ifndef ISTHMUS_SIDECAR_JSON_TEXT_H_
-#define ISTHMUS_SIDECAR_JSON_TEXT_H_
+#ifndef ISTHMUS_LANE_JSON_TEXT_H_
+#define ISTHMUS_LANE_JSON_TEXT_H_
 
 #include <bitset>
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 
 // What JSON calls white space.
 inline constexpr std::string_view kJsonSpace = " \t\r\n";
@@ -93,6 +93,6 @@ void JsonReader::Elements(const Visit& visit) {
   } while (More(']'));
 }
 
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
 
-#endif  // ISTHMUS_SIDECAR_JSON_TEXT_H_
+#endif  // ISTHMUS_LANE_JSON_TEXT_H_

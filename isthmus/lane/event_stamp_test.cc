@@ -1,8 +1,8 @@
-#include "isthmus/sidecar/event_stamp.h"
+#include "isthmus/lane/event_stamp.h"
 
 #include <gtest/gtest.h>
 
-namespace isthmus::sidecar {
+namespace isthmus::lane {
 namespace {
 
 constexpr size_t kMaxEventBytes = 4'096;
@@ -57,4 +57,4 @@ TEST(EventStampTest, WhatIsNoObjectOnOneLinePassesAsItIs) {
 }
 
 }  // namespace
-}  // namespace isthmus::sidecar
+}  // namespace isthmus::lane
