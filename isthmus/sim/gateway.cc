@@ -132,7 +132,8 @@ bool Gateway::OnAnswer(uint32_t id) {
   if (served) {
     ++world_.tally.served;
     world_.tally.lag_end.Add(world_.newest_known - std::min(rollout.end, world_.newest_known));
-    if (!gateway::Satisfies(world_.ConstraintOf(rollout), rollout.start, rollout.start)) ++unsatisfied_;
+    if (!gateway::Satisfies(world_.ConstraintOf(rollout), rollout.start, rollout.start))
+      ++unsatisfied_;
   } else {
     Retry(id);
   }

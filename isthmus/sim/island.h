@@ -29,6 +29,7 @@ class Island {
   bool OnApplied(uint32_t incarnation);
   bool OnPaused(uint32_t incarnation);
   bool OnLoaded(uint32_t incarnation);
+  bool OnProven(uint32_t incarnation);
   bool OnNotice(uint32_t incarnation);
   bool OnKill(uint32_t incarnation);
   void OnBoot();
@@ -41,6 +42,7 @@ class Island {
   uint32_t region() const { return region_; }
   // The oldest of the reports that are on their way to the gateway; removes it.
   Report TakeReport();
+  const Report& told() const { return told_; }  // the newest of them
   const sidecar::Gate& gate() const { return *gate_; }
   bool alive() const { return alive_; }
 

@@ -122,7 +122,15 @@ bool Island::OnLoaded(uint32_t incarnation) {
     ++world_.tally.switches;
     gate_->Resume(now());
     engine_.Resume(world_.timeline.now());
+    ArmEngine();
   }
+  world_.timeline.AddAfter(FromSeconds(facts_.engine.canary_s), EventKind::kProven, place_,
+                           incarnation_);
+  return true;
+}
+
+bool Island::OnProven(uint32_t incarnation) {
+  if (!Current(incarnation)) return false;
   Opened(gate_->Open(held_, now()));
   return true;
 }

@@ -108,7 +108,8 @@ void Network::End(uint32_t id) {
   }
   Relay& relay = relays_[transfer.link];
   relay.held.insert(transfer.payload);
-  for (const FetchId waiting : relay.coming.extract(transfer.payload).mapped()) Done(waiting);
+  const auto came = relay.coming.extract(transfer.payload);
+  for (const FetchId waiting : came.mapped()) Done(waiting);
 }
 
 // One of its transfers has ended.

@@ -68,6 +68,7 @@ EngineFacts ReadEngine(Fields fields) {
   engine.slots = fields.Count("slots", 1, 100'000);
   engine.pause_s = fields.Number("pause_s", 0, kMaxSeconds);
   engine.load_s = fields.Number("load_s", 0, kMaxSeconds);
+  engine.canary_s = fields.Number("canary_s", 0, kMaxSeconds, 0);
   fields.End();
   return engine;
 }

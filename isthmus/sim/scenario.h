@@ -42,7 +42,8 @@ struct EngineFacts {
   double request_tokens_per_s = 0;  // at most, one request
   uint64_t slots = 0;               // requests that it runs at once
   double pause_s = 0;
-  double load_s = 0;  // loading, flushing, verifying, resuming
+  double load_s = 0;    // loading, flushing, verifying, resuming
+  double canary_s = 0;  // then, with the gate still closed
 };
 
 struct SpotFacts {

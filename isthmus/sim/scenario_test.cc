@@ -85,11 +85,12 @@ class BadScenario : public testing::TestWithParam<Bad> {};
 TEST_P(BadScenario, IsRefusedAndNamed) {
   json::value document = Smallest();
   const std::string pointer = GetParam().pointer;
+  const size_t slash = pointer.rfind('/');
+  json::object& parent = document.at_pointer(pointer.substr(0, slash)).as_object();
   if (*GetParam().value == '\0') {
-    const size_t slash = pointer.rfind('/');
-    document.at_pointer(pointer.substr(0, slash)).as_object().erase(pointer.substr(slash + 1));
+    parent.erase(pointer.substr(slash + 1));
   } else {
-    document.set_at_pointer(pointer, json::parse(GetParam().value));
+    parent[pointer.substr(slash + 1)] = json::parse(GetParam().value);
   }
   EXPECT_THAT(ErrorOf(json::serialize(document)), HasSubstr(GetParam().says));
 }
@@ -148,13 +149,13 @@ TEST(PatchBytes, FollowTheTableOfBitsPerChange) {
   ModelFacts model;
   model.checkpoint_bytes = 2e9;  // 1e9 weights
   model.density = 0.01;
-  EXPECT_DOUBLE_EQ(PatchBytes(model, 1), std::ceil(1e9 * 0.01 * 7.01 / 8));
+  EXPECT_NEAR(PatchBytes(model, 1), 1e9 * 0.01 * 7.01 / 8, 1);
   model.density = 0.001;
-  EXPECT_DOUBLE_EQ(PatchBytes(model, 1), std::ceil(1e9 * 0.001 * 9.04 / 8));
+  EXPECT_NEAR(PatchBytes(model, 1), 1e9 * 0.001 * 9.04 / 8, 1);
   model.density = 0.0005;  // one bit more
-  EXPECT_DOUBLE_EQ(PatchBytes(model, 1), std::ceil(1e9 * 0.0005 * 10.04 / 8));
+  EXPECT_NEAR(PatchBytes(model, 1), 1e9 * 0.0005 * 10.04 / 8, 1);
   model.density = 0.5;
-  EXPECT_DOUBLE_EQ(PatchBytes(model, 1), std::ceil(1e9 * 0.5 * 5.89 / 8));
+  EXPECT_NEAR(PatchBytes(model, 1), 1e9 * 0.5 * 5.89 / 8, 1);
 }
 
 TEST(PatchBytes, OfSeveralStepsAreFewerThanOfEachAndMoreThanOfOne) {

@@ -25,7 +25,7 @@ Simulation::Simulation(const Scenario& scenario)
     islands_.emplace_back(world_, static_cast<uint32_t>(islands_.size()), region);
   }
   // The gateway knows them from the beginning.
-  for (uint32_t i = 0; i < islands_.size(); ++i) gateway_.OnReport(i, islands_[i].TakeReport());
+  for (uint32_t i = 0; i < islands_.size(); ++i) gateway_.OnReport(i, islands_[i].told());
 }
 
 const Tally& Simulation::Run(const std::function<void(const Event&)>& watch) {
@@ -89,6 +89,8 @@ bool Simulation::DispatchToIsland(const Event& event) {
       return island.OnPaused(event.b);
     case EventKind::kLoaded:
       return island.OnLoaded(event.b);
+    case EventKind::kProven:
+      return island.OnProven(event.b);
     case EventKind::kNotice:
       return island.OnNotice(event.b);
     case EventKind::kKill:

@@ -103,7 +103,9 @@ TEST_P(EveryScenario, NoRequestIsServedByAVersionThatDoesNotSatisfyIt) {
     // batch has ended.
     EXPECT_EQ(tally.age.largest(), 0);
   }
-  if (GetParam().trainer.mode == TrainerMode::kOneStepOff) EXPECT_LE(tally.age.largest(), 1);
+  if (GetParam().trainer.mode == TrainerMode::kOneStepOff) {
+    EXPECT_LE(tally.age.largest(), 1);
+  }
 }
 
 TEST_P(EveryScenario, NoRolloutIsLostOrTwiceThere) {
@@ -118,9 +120,11 @@ TEST_P(EveryScenario, NoRolloutIsLostOrTwiceThere) {
     if (island.alive()) here += island.gate().in_flight() + island.gate().waiting();
   }
   EXPECT_LE(here, simulation.world().rollouts.size());
-  EXPECT_EQ(tally.aborted + tally.lost > 0,
-            GetParam().regions[0].spot.boot_s > 0 ||
-                GetParam().policy.drain == sidecar::DrainPolicy::kAbort);
+  const bool kills = GetParam().regions[0].spot.kills_per_island_hour > 0;
+  EXPECT_EQ(tally.kills > 0, kills);
+  EXPECT_LE(tally.lost, kills ? tally.requests : 0);
+  const bool aborts = GetParam().policy.drain == sidecar::DrainPolicy::kAbort;
+  EXPECT_LE(tally.aborted, aborts ? tally.requests : 0);
 }
 
 TEST_P(EveryScenario, ThePublisherAndTheLinksCarryWhatThePlansSay) {

@@ -38,7 +38,8 @@ enum class EventKind : uint8_t {
   kFetched,    // an island (a, of incarnation b) has all payloads
   kApplied,    // … has applied and verified them
   kPaused,     // … its engine is paused
-  kLoaded,     // … its engine has the new version
+  kLoaded,     // … its engine has the new version, and generates
+  kProven,     // … its canary has ended
   kNotice,     // … will be killed
   kKill,       // … is killed
   kBoot,       // an island (a) is there anew
