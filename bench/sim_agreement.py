@@ -127,7 +127,11 @@ def ask(port, method, path, body=None, headers=None):
         connection.request(method, path, None if body is None else json.dumps(body),
                            {"Content-Type": "application/json", **(headers or {})})
         answer = connection.getresponse()
-        return answer.status, answer.headers, json.loads(answer.read())
+        text = answer.read()
+        try:
+            return answer.status, answer.headers, json.loads(text)
+        except json.JSONDecodeError as error:
+            raise SystemExit(f"{method} {path}: no JSON: {error}: …{text[-300:]!r}") from error
     finally:
         connection.close()
 

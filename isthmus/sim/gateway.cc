@@ -32,7 +32,9 @@ void Gateway::Submit(uint32_t id) {
   rollout.attempts = 0;
   rollout.wait_until = world_.timeline.now() + FromSeconds(world_.scenario.policy.wait_s);
   const auto line = lines_.find(rollout.min_version);
-  if (line != lines_.end()) return Wait(id, line->second.for_room);  // behind those that do
+  if (line != lines_.end() && !line->second.waiting.empty()) {
+    return Wait(id, line->second.for_room);  // behind those that do
+  }
   Choose(id);
 }
 
@@ -89,8 +91,10 @@ void Gateway::Wait(uint32_t id, bool for_room) {
   Rollout& rollout = world_.rollouts[id];
   rollout.attempts = 0;  // islands report anew before it is sent again
   Line& line = lines_[rollout.min_version];
-  if (line.waiting.empty() && for_room) ++lines_for_room_;
-  if (line.waiting.empty()) line.for_room = for_room;
+  if (line.waiting.empty()) {
+    lines_for_room_ += (for_room ? 1 : 0) - (line.for_room ? 1 : 0);
+    line.for_room = for_room;
+  }
   line.waiting.push_back({id, ++rollout.waits});
   if (world_.timeline.now() < rollout.wait_until) {
     world_.timeline.Add(rollout.wait_until, EventKind::kWaitOver, id, rollout.waits);
@@ -106,6 +110,7 @@ bool Gateway::OnWaitOver(uint32_t id, uint32_t waits) {
   Rollout& rollout = world_.rollouts[id];
   if (rollout.waits != waits) return false;
   ++rollout.waits;  // whichever way, it leaves its place in the line
+  DropGone(&lines_.at(rollout.min_version));
   Choose(id);
   return true;
 }
@@ -156,54 +161,55 @@ void Gateway::Retry(uint32_t id) {
   Choose(id);
 }
 
-bool Gateway::IsFront(const Line& line) const {
-  const Waiting& front = line.waiting.front();
-  return world_.rollouts[front.rollout].waits == front.waits;
+// Those in front that have left the line.
+void Gateway::DropGone(Line* line) const {
+  while (!line->waiting.empty()) {
+    const Waiting& front = line->waiting.front();
+    if (world_.rollouts[front.rollout].waits == front.waits) return;
+    line->waiting.pop_front();
+  }
 }
 
 // Something has changed: whoever can, goes.
 void Gateway::GoOn() {
   for (auto at = lines_.begin(); at != lines_.end();) {
     Line& line = at->second;
-    if (line.for_room) --lines_for_room_;
-    line.for_room = false;
-    while (!line.waiting.empty()) {
+    bool for_room = false;
+    for (DropGone(&line); !line.waiting.empty(); DropGone(&line)) {
       const uint32_t id = line.waiting.front().rollout;
-      if (IsFront(line)) {
-        const gateway::Choice choice = Ask(id);
-        line.for_room = choice.verdict == Verdict::kQueue;
-        if (!Act(id, choice)) break;
-        ++world_.rollouts[id].waits;
-      }
-      line.waiting.pop_front();
+      const gateway::Choice choice = Ask(id);
+      for_room = choice.verdict == Verdict::kQueue;
+      if (!Act(id, choice)) break;
+      ++world_.rollouts[id].waits;
     }
-    if (line.waiting.empty()) {
-      at = lines_.erase(at);
-      continue;
-    }
-    if (line.for_room) ++lines_for_room_;
-    ++at;
+    at = Keep(at, for_room);
   }
 }
 
 // One request has ended: one that waits for room may go.
 void Gateway::GiveRoom() {
-  for (auto at = lines_.begin(); at != lines_.end(); ++at) {
+  for (auto at = lines_.begin(); at != lines_.end();) {
     Line& line = at->second;
-    if (!line.for_room) continue;
-    while (!line.waiting.empty() && !IsFront(line)) line.waiting.pop_front();
-    if (!line.waiting.empty()) {
+    DropGone(&line);
+    if (line.for_room && !line.waiting.empty()) {
       const uint32_t id = line.waiting.front().rollout;
-      if (!Act(id, Ask(id))) continue;
-      ++world_.rollouts[id].waits;
-      line.waiting.pop_front();
+      if (Act(id, Ask(id))) {
+        ++world_.rollouts[id].waits;
+        return DropGone(&line);
+      }
     }
-    if (line.waiting.empty()) {
-      --lines_for_room_;
-      lines_.erase(at);
-    }
-    return;
+    at = Keep(at, line.for_room);
   }
+}
+
+// The line as it is now, if anybody is left. Returns the next one.
+Gateway::Lines::iterator Gateway::Keep(Lines::iterator at, bool for_room) {
+  Line& line = at->second;
+  if (line.for_room) --lines_for_room_;
+  if (line.waiting.empty()) return lines_.erase(at);
+  line.for_room = for_room;
+  if (for_room) ++lines_for_room_;
+  return std::next(at);
 }
 
 }  // namespace isthmus::sim

@@ -26,7 +26,7 @@ class Gateway {
   bool OnWaitOver(uint32_t rollout, uint32_t waits);
 
   const gateway::Snapshot& snapshot() const { return snapshot_; }
-  // What routing says of the newest versions is checked against this by the tests.
+  // Served requests whose version does not satisfy what they asked: none, if all is right.
   uint64_t unsatisfied() const { return unsatisfied_; }
 
  private:
@@ -41,6 +41,8 @@ class Gateway {
     bool for_room = false;  // or for a version
   };
 
+  using Lines = std::map<VersionNumber, Line>;  // by min_version
+
   gateway::Choice Ask(uint32_t id);
   void Choose(uint32_t id);
   // False if it must wait.
@@ -49,16 +51,17 @@ class Gateway {
   void Wait(uint32_t id, bool for_room);
   void Refuse(uint32_t id);
   void Retry(uint32_t id);
-  bool IsFront(const Line& line) const;
+  void DropGone(Line* line) const;
   void GoOn();
   void GiveRoom();
+  Lines::iterator Keep(Lines::iterator at, bool for_room);
 
   World& world_;
   std::vector<SimTime> latency_;  // to each island
   gateway::Snapshot snapshot_;
   std::vector<uint32_t> incarnations_;
-  std::map<VersionNumber, Line> lines_;  // by min_version
-  size_t lines_for_room_ = 0;
+  Lines lines_;
+  int lines_for_room_ = 0;
   uint64_t unsatisfied_ = 0;
 };
 

@@ -64,12 +64,14 @@ const replica::Plan& Payloads::PlanFor(VersionNumber held, VersionNumber target)
   return at->second = *std::move(plan);
 }
 
-// What can be part of the cheapest way: anchors of the newest version that has one, and all above;
-// and what leads on from the held version. An older anchor costs as much and leads less far.
+// The entries that a replica reads (replica/chain_manifests.h): back from the target to the held
+// version, or to the newest anchor where nothing is held.
 std::vector<board::Manifest> Payloads::Window(VersionNumber held, VersionNumber target) const {
-  VersionNumber from = target;
-  while (from > 1 && !manifests_[from - 1].has_anchor()) --from;
-  if (held != kNoVersion && held < from) from = held;
+  VersionNumber from = held;
+  if (held == kNoVersion || held > target) {
+    from = target;
+    while (from > 1 && !manifests_[from - 1].has_anchor()) --from;
+  }
   return {manifests_.begin() + static_cast<std::ptrdiff_t>(from - 1),
           manifests_.begin() + static_cast<std::ptrdiff_t>(target)};
 }

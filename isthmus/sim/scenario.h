@@ -19,7 +19,7 @@ inline constexpr uint64_t kMaxInFlight = 1'000'000;
 inline constexpr double kMaxHours = 24 * 366;
 inline constexpr double kNoLimit = 1e18;  // bytes a second
 // Each has an entry on the board.
-inline constexpr uint64_t kMaxVersions = 1'000'000;
+inline constexpr uint64_t kMaxVersions = 100'000;
 
 enum class TrainerMode {
   kCadence,       // a version every step_s, whatever is rolled out
@@ -115,8 +115,8 @@ struct Scenario {
 // "Bits per change"), or patch_bytes a step; never more than the checkpoint.
 double PatchBytes(const ModelFacts& model, uint64_t steps);
 
-// kInvalid, naming the field, what it was and what is allowed: no JSON, unknown, missing or
-// repeated fields, wrong types, values out of range, sizes above the limits of this file. `hours`
+// kInvalid, naming the field, what it was and what is allowed: no JSON, unknown or missing
+// fields, wrong types, values out of range, sizes above the limits of this file. `hours`
 // takes the place of the scenario's.
 Scenario ReadScenario(std::string_view json, std::optional<double> hours = std::nullopt);
 

@@ -56,6 +56,7 @@ class Rollouts {
   }
   void Free(uint32_t id) { free_.push_back(id); }
   Rollout& operator[](uint32_t id) { return all_[id]; }
+  const Rollout& operator[](uint32_t id) const { return all_[id]; }
   size_t size() const { return all_.size() - free_.size(); }
 
  private:
