@@ -41,16 +41,6 @@ void CheckTime(std::string_view field, std::optional<milliseconds> time, millise
         max.count());
 }
 
-void CheckName(std::string_view field, const std::string& name) {
-  try {
-    board::CheckRunName(name);
-  } catch (const Error&) {
-    Throw(ErrorCode::kInvalid,
-          "{}: {:?}, allowed are 1 to 128 characters of [A-Za-z0-9._-], the first not '.'", field,
-          name.substr(0, kShownCharacters));
-  }
-}
-
 template <typename Field>
 Field MergeField(std::string_view field, const Field& body, const Field& headers) {
   if (body == Field()) return headers;
@@ -79,6 +69,22 @@ void CheckConstraint(const Constraint& constraint) {
 }
 
 }  // namespace
+
+void CheckName(std::string_view field, const std::string& name) {
+  try {
+    board::CheckRunName(name);
+  } catch (const Error&) {
+    Throw(ErrorCode::kInvalid,
+          "{}: {:?}, allowed are 1 to 128 characters of [A-Za-z0-9._-], the first not '.'", field,
+          name.substr(0, kShownCharacters));
+  }
+}
+
+milliseconds ParseDeadline(std::string_view field, std::string_view text) {
+  const milliseconds time = ParseTime(field, text, milliseconds(1), kMaxDeadline);
+  if (time.count() == 0) Throw(ErrorCode::kInvalid, "{}: 0, allowed is 1 and more", field);
+  return time;
+}
 
 VersionNumber ParseVersion(std::string_view field, std::string_view text) {
   return ParseNumber(field, text, kMaxVersion);

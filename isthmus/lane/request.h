@@ -41,6 +41,8 @@ struct Request {
 
 // An hour: longer than any HTTP client waits for a first byte.
 inline constexpr milliseconds kMaxWait = std::chrono::hours(1);
+// A day: longer than any rollout.
+inline constexpr milliseconds kMaxDeadline = std::chrono::hours(24);
 // A lag above this is no bound on anything.
 inline constexpr milliseconds kMaxLagTime = std::chrono::hours(24 * 365);
 
@@ -49,6 +51,10 @@ inline constexpr milliseconds kMaxLagTime = std::chrono::hours(24 * 365);
 VersionNumber ParseVersion(std::string_view field, std::string_view text);
 // Milliseconds, 0 to kMaxWait.
 milliseconds ParseWait(std::string_view field, std::string_view text);
+// Milliseconds, 1 to kMaxDeadline.
+milliseconds ParseDeadline(std::string_view field, std::string_view text);
+// A name as of runs and sessions: 1 to 128 characters of [A-Za-z0-9._-], the first not '.'.
+void CheckName(std::string_view field, const std::string& name);
 // "3": versions. "1500ms", "30s": time, to kMaxLagTime. Sets the one of `constraint`'s two lags.
 void ParseMaxLag(std::string_view field, std::string_view text, Constraint* constraint);
 

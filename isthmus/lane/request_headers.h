@@ -10,7 +10,10 @@ namespace isthmus::lane {
 
 struct HeaderFields {
   Request request;
-  bool spans = false;  // the answer should say which token is of which version
+  bool spans = false;                    // the answer should say which token is of which version
+  std::optional<milliseconds> deadline;  // all of it must have ended by then, from its arrival
+  bool evaluation = false;               // its priority; else training
+  std::string request_id;                // empty: none was given
 };
 
 // Reads every field whose name begins with "Isthmus-" (docs/request-lane.md, "Headers"). kInvalid,

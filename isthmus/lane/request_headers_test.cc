@@ -33,6 +33,15 @@ TEST(RequestHeadersTest, AreReadWhateverTheirCase) {
   EXPECT_TRUE(fields.spans);
 }
 
+TEST(RequestHeadersTest, SayHowLongInWhichClassAndUnderWhichName) {
+  const HeaderFields fields = ReadHeaders(Of({{"Isthmus-Deadline-Ms", "90000"},
+                                              {"Isthmus-Priority", "evaluation"},
+                                              {"Isthmus-Request-Id", "a-1"}}));
+  EXPECT_EQ(fields.deadline, milliseconds(90'000));
+  EXPECT_TRUE(fields.evaluation);
+  EXPECT_EQ(fields.request_id, "a-1");
+}
+
 TEST(RequestHeadersTest, NoneAskForNothing) {
   const HeaderFields fields = ReadHeaders(Of({{"Host", "a"}, {"X-Isthmus-Run", "r"}}));
   EXPECT_EQ(fields.request.constraint, Constraint());
@@ -55,6 +64,10 @@ TEST(RequestHeadersTest, WhatIsMalformedUnknownOrTwiceThereIsNamed) {
   refuse({{"Isthmus-Session-Pin", "yes"}}, "Isthmus-Session-Pin");
   refuse({{"Isthmus-Version-Spans", "true"}}, "Isthmus-Version-Spans");
   refuse({{"Isthmus-Run", ""}}, "Isthmus-Run");
+  refuse({{"Isthmus-Deadline-Ms", "0"}}, "Isthmus-Deadline-Ms");
+  refuse({{"Isthmus-Deadline-Ms", "86400001"}}, "Isthmus-Deadline-Ms");
+  refuse({{"Isthmus-Priority", "high"}}, "Isthmus-Priority");
+  refuse({{"Isthmus-Request-Id", "a/b"}}, "Isthmus-Request-Id");
   refuse({{"Isthmus-Session", ""}}, "Isthmus-Session");
   refuse({{"Isthmus-Min-Verson", "4"}}, "Isthmus-Min-Verson: unknown");
   refuse({{"isthmus-min-version", "4"}, {"Isthmus-Min-Version", "4"}},
