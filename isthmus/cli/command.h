@@ -79,6 +79,7 @@ void AddFork(CLI::App* board, Context& context);  // below the command `board`
 void AddKey(CLI::App& app, Context& context);
 void AddBoardServe(CLI::App& board, Context& context);  // below the command `board`
 void AddSidecar(CLI::App& app, Context& context);
+void AddGateway(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 

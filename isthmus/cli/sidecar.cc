@@ -50,14 +50,6 @@ struct SidecarArguments {
   std::string tls_certificate, tls_key, tls_client_ca, engine_ca;
 };
 
-std::string ReadToken(const std::string& file) {
-  if (file.empty()) return {};
-  constexpr uint64_t kMaxTokenBytes = 64 << 10;
-  const std::string text = ReadFile(file, kMaxTokenBytes);
-  const std::string_view line = std::string_view{text}.substr(0, text.find_first_of("\r\n"));
-  return std::string{net::TrimBlanks(line)};
-}
-
 sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Context& context) {
   using std::chrono::milliseconds;
   using std::chrono::seconds;
