@@ -21,10 +21,10 @@ namespace isthmus::gateway {
 using std::chrono::milliseconds;
 
 struct RecordOptions {
-  std::string location;  // as store::OpenStore takes it
-  store::StoreOptions store;
-  fs::path spool;     // a directory, created if it is missing; one process at a time
-  bool sync = false;  // each line; blocks the loop for as long
+  std::string location;       // as store::OpenStore takes it
+  store::StoreOptions store;  // its `stop` is the recorder's own
+  fs::path spool;             // a directory, created if it is missing; one process at a time
+  bool sync = false;          // each line; blocks the loop for as long
   uint64_t rotate_bytes = uint64_t{64} << 20;
   milliseconds rotate_interval{60'000};
   uint64_t max_spool_bytes = uint64_t{4} << 30;
@@ -58,7 +58,8 @@ class Recorder {
   // With a store of one's own; location and store of the options are not looked at.
   Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events, std::string instance,
            const OpenStore& open);
-  // Waits for the store's calls that are under way; they are given up within about a second.
+  // Waits for the store's calls that are under way; they are given up within about a second. Run
+  // must have ended, or the loop must not run again; the same for each Find.
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -84,7 +85,7 @@ class Recorder {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace isthmus::gateway
