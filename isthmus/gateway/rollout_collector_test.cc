@@ -228,7 +228,7 @@ TEST(RolloutCollector, IgnoresWhatIsNoEventOfAnAnswer) {
 
 TEST(RolloutCollector, CutsWhatIsTooLargeAndStillSeesTheEnd) {
   std::vector<std::string> data(200, Choice(0, "null"));
-  for (std::string& event : data) event.insert(event.find('x'), 100, 'x');
+  for (std::string& event : data) event.insert(event.find("\"x\"") + 1, 100, 'x');
   data.push_back(Choice(0, "\"stop\""));
   const Collected got = Collect(Form::kEvents, Events(data), 1, 4'096);
   EXPECT_TRUE(got.before_end);

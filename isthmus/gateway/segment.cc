@@ -16,6 +16,7 @@ namespace isthmus::gateway {
 namespace {
 
 constexpr size_t kDateBytes = 10;
+constexpr size_t kMaxInstanceBytes = 64;
 // What one look at a stored line costs, against how well lines compress together.
 constexpr size_t kFrameBytes = size_t{1} << 20;
 constexpr size_t kReadBytes = size_t{1} << 20;
@@ -123,6 +124,11 @@ std::optional<std::string> IfOfId(std::string line, std::string_view id) {
 
 std::string SegmentStem(WallTime time, std::string_view instance, uint64_t sequence) {
   return fmt::format("{}.{}-{:08}", FormatTime(time).substr(0, kDateBytes), instance, sequence);
+}
+
+bool IsInstance(std::string_view instance) {
+  return instance.size() <= kMaxInstanceBytes && store::IsKey(instance) &&
+         instance.find('/') == std::string_view::npos;
 }
 
 bool IsSegmentStem(std::string_view stem) {

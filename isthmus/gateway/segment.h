@@ -18,6 +18,8 @@ namespace isthmus::gateway {
 inline constexpr std::string_view kSegmentSuffix = ".jsonl";
 inline constexpr std::string_view kIdsSuffix = ".ids";
 
+// 1 to 64 of [A-Za-z0-9._-], not beginning with '.'.
+bool IsInstance(std::string_view instance);
 // "DATE.INSTANCE-SEQUENCE": what the names of a segment's files begin with.
 std::string SegmentStem(WallTime time, std::string_view instance, uint64_t sequence);
 // Whether a file of the spool may be called so.

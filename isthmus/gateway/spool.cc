@@ -47,9 +47,10 @@ bool IsTemporary(const fs::path& file) {
 
 Spool::Spool(fs::path directory, std::string instance)
     : directory_(std::move(directory)), instance_(std::move(instance)) {
-  if (!IsSegmentStem(SegmentStem({}, instance_, 1))) {
+  if (!IsInstance(instance_)) {
     Throw(ErrorCode::kInvalid,
-          "record as {:?}: an instance is named by [A-Za-z0-9._-], not '.' first", instance_);
+          "record as {:?}: an instance's name is 1 to 64 of [A-Za-z0-9._-], not beginning with '.'",
+          instance_);
   }
   CreateDirectories(directory_);
   lock_.emplace(directory_ / "lock", fmt::format("spool {}", directory_.string()));
