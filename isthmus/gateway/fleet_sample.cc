@@ -67,7 +67,7 @@ VersionNumber ServedNow(const IslandFacts& island) {
     case IslandState::kReady:
     case IslandState::kStaging:
     case IslandState::kCommitting:
-      return island.report.served;
+      return island.report->served;
     default:
       return kNoVersion;
   }
@@ -82,7 +82,7 @@ std::vector<RunSample> SampleRuns(const std::vector<IslandFacts>& facts,
     sample.newest = run.newest;
   }
   for (const IslandFacts& island : facts) {
-    const auto tally = tallies.find(island.report.run);
+    const auto tally = tallies.find(island.report->run);
     if (tally != tallies.end()) tally->second.Add(island);
   }
   std::vector<Tally*> largest;

@@ -127,10 +127,12 @@ TEST_F(HistoryTest, AThousandIslandsThatAllSwitchAreASmallRefresh) {
   Record(fleet);
   const std::string cursor = Cursor(Answer());
   for (IslandFacts& island : fleet) {
-    island.report.served = 9;
-    island.report.last_update = {{"kind", "switch"},  {"from", 8},         {"to", 9},
-                                 {"ok", true},        {"ended_at", "now"}, {"fetch_ms", 1'234.5},
-                                 {"closed_ms", 777.7}};
+    Say(island, [](IslandReport& report) {
+      report.served = 9;
+      report.last_update = {{"kind", "switch"},  {"from", 8},         {"to", 9},
+                            {"ok", true},        {"ended_at", "now"}, {"fetch_ms", 1'234.5},
+                            {"closed_ms", 777.7}};
+    });
   }
   Record(fleet);
   const std::string text = history_.Answer({seconds(1'800), cursor}, now_);

@@ -15,8 +15,8 @@ void Timelines::Record(const std::vector<IslandFacts>& facts, Mark now) {
   for (const IslandFacts& facts_of_one : facts) {
     Island& island = islands_[facts_of_one.id];
     island.seen = now.sequence;
-    if (!facts_of_one.report.run.empty() && island.run != facts_of_one.report.run) {
-      island.run = facts_of_one.report.run;  // another lineage: its numbers say something else
+    if (!facts_of_one.report->run.empty() && island.run != facts_of_one.report->run) {
+      island.run = facts_of_one.report->run;  // another lineage: its numbers say something else
       island.changes.clear();
     }
     Add(&island, ServedNow(facts_of_one), now);

@@ -81,8 +81,8 @@ void UpdateLog::Record(const std::vector<IslandFacts>& facts, Mark now) {
   for (const IslandFacts& island : facts) {
     Told& told = told_[island.id];
     told.seen = now.sequence;
-    if (island.report.last_update.empty()) continue;
-    const uint64_t digest = DigestOf(island.report.last_update);
+    if (island.report->last_update.empty()) continue;
+    const uint64_t digest = DigestOf(island.report->last_update);
     if (told.update == digest) continue;
     told.update = digest;
     updates_.push_back(ReadUpdate(island, now));
@@ -92,11 +92,11 @@ void UpdateLog::Record(const std::vector<IslandFacts>& facts, Mark now) {
 }
 
 UpdateLog::Update UpdateLog::ReadUpdate(const IslandFacts& island, Mark now) {
-  const json::object& told = island.report.last_update;
+  const json::object& told = island.report->last_update;
   Update update;
   update.seen = now;
   update.id = island.id;
-  update.run = island.report.run;
+  update.run = island.report->run;
   update.kind = Beginning(TextOf(told, "kind"), kKindBytes);
   update.error = Beginning(TextOf(told, "error"), kErrorBytes);
   update.from = VersionOf(told, "from");

@@ -11,9 +11,11 @@ namespace json = boost::json;
 
 IslandFacts Updated(std::string id, VersionNumber to, double fetch_ms, std::string ended_at = "t") {
   IslandFacts island = MakeIsland(std::move(id), to);
-  island.report.last_update = {{"kind", "switch"},     {"from", to - 1}, {"to", to},
-                               {"ended_at", ended_at}, {"ok", true},     {"fetched_bytes", 500},
-                               {"fetch_ms", fetch_ms}, {"closed_ms", 7}, {"paused_ms", 5.26}};
+  Say(island, [&](IslandReport& report) {
+    report.last_update = {{"kind", "switch"},     {"from", to - 1}, {"to", to},
+                          {"ended_at", ended_at}, {"ok", true},     {"fetched_bytes", 500},
+                          {"fetch_ms", fetch_ms}, {"closed_ms", 7}, {"paused_ms", 5.26}};
+  });
   return island;
 }
 
@@ -55,7 +57,7 @@ TEST(UpdateLogTest, TheNewestAreListed) {
 TEST(UpdateLogTest, SummariesAreMediansOverIslands) {
   UpdateLog log{UpdateLimits{}};
   IslandFacts failed = Updated("c", 2, 1'000);
-  failed.report.last_update["ok"] = false;
+  Say(failed, [](IslandReport& report) { report.last_update["ok"] = false; });
   log.Record({Updated("a", 2, 10), Updated("b", 2, 20), failed}, {1, 1'000});
   log.Record({Updated("a", 3, 40)}, {2, 3'000});
   const json::array summaries = Summaries(log);
@@ -73,11 +75,13 @@ TEST(UpdateLogTest, WhatIslandsSayIsHostile) {
   IslandFacts island = MakeIsland("a", 1);
   std::string error(299, 'x');
   for (int i = 0; i < 2'000; ++i) error += "\xC3\xA4";  // two bytes a letter
-  island.report.last_update = {{"kind", 7},          {"from", -4},
-                               {"to", "nine"},       {"ok", "yes"},
-                               {"error", error},     {"fetched_bytes", -1},
-                               {"fetch_ms", -5},     {"closed_ms", 1e300},
-                               {"load_ms", nullptr}, {"ended_at", json::array{}}};
+  Say(island, [&](IslandReport& report) {
+    report.last_update = {{"kind", 7},          {"from", -4},
+                          {"to", "nine"},       {"ok", "yes"},
+                          {"error", error},     {"fetched_bytes", -1},
+                          {"fetch_ms", -5},     {"closed_ms", 1e300},
+                          {"load_ms", nullptr}, {"ended_at", json::array{}}};
+  });
   log.Record({island}, {1, 1});
   const json::array updates = List(log);
   ASSERT_EQ(updates.size(), 1u);

@@ -57,14 +57,14 @@ VersionNumber NumberOf(const json::object& facts) {
 void VersionFacts::Record(const std::vector<IslandFacts>& facts, Mark now) {
   std::set<std::string_view> listed;
   for (const IslandFacts& island : facts) {
-    if (island.report.run.empty()) continue;
-    listed.insert(island.report.run);
-    auto run = runs_.find(island.report.run);
+    if (island.report->run.empty()) continue;
+    listed.insert(island.report->run);
+    auto run = runs_.find(island.report->run);
     if (run == runs_.end()) {
       if (runs_.size() == limits_.runs) continue;
-      run = runs_.try_emplace(island.report.run).first;
+      run = runs_.try_emplace(island.report->run).first;
     }
-    for (const json::value& each : island.report.versions) {
+    for (const json::value& each : island.report->versions) {
       if (each.is_object()) RecordOne(run->first, each.get_object(), &run->second, now);
     }
   }

@@ -11,7 +11,7 @@ namespace json = boost::json;
 
 IslandFacts Reporting(std::string id, json::array versions, std::string run = "r") {
   IslandFacts island = MakeIsland(std::move(id), 1, IslandState::kReady, std::move(run));
-  island.report.versions = std::move(versions);
+  Say(island, [&](IslandReport& report) { report.versions = std::move(versions); });
   return island;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <boost/json/parse.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +19,19 @@ inline IslandFacts MakeIsland(std::string id, VersionNumber served,
   IslandFacts island{};
   island.id = std::move(id);
   island.state = state;
-  island.report.run = std::move(run);
-  island.report.served = served;
+  IslandReport report;
+  report.run = std::move(run);
+  report.served = served;
+  island.report = std::make_shared<const IslandReport>(std::move(report));
   return island;
+}
+
+// Changes what an island said last.
+template <typename Change>
+void Say(IslandFacts& island, const Change& change) {
+  IslandReport report = *island.report;
+  change(report);
+  island.report = std::make_shared<const IslandReport>(std::move(report));
 }
 
 // Islands "i0000" and so on, all of run "r" and serving the same.
