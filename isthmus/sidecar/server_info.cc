@@ -42,7 +42,8 @@ json::object BoardOf(const Gate& gate, const IslandReport& report) {
 json::array VersionsOf(const Stager& stager) {
   json::array list;
   for (const auto& [version, facts] : stager.versions()) {
-    json::object meta(facts.meta.begin(), facts.meta.end());
+    json::object meta;
+    for (const auto& [key, text] : facts.meta) meta.emplace(key, text);
     json::value patch_bytes = nullptr;
     if (facts.patch_bytes) patch_bytes = *facts.patch_bytes;
     list.push_back(json::object{{"version", version},
