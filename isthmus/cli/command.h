@@ -81,6 +81,7 @@ void AddBoardServe(CLI::App& board, Context& context);  // below the command `bo
 void AddSidecar(CLI::App& app, Context& context);
 void AddGateway(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
+void AddRollouts(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 
 }  // namespace isthmus::cli

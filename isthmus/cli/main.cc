@@ -64,6 +64,7 @@ void Declare(CLI::App& app, Context& context) {
   isthmus::cli::AddSidecar(app, context);
   isthmus::cli::AddGateway(app, context);
   isthmus::cli::AddStatus(app, context);
+  isthmus::cli::AddRollouts(app, context);
   isthmus::cli::AddCompletion(app, context);
   NameEnvironment(app);
 }

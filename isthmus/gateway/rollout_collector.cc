@@ -137,7 +137,10 @@ std::string RolloutCollector::TakeAnswer() {
   if (!state_->splitter) return state_->whole ? std::move(state_->text) : std::string();
   std::string answer;
   state_->fold.AppendTo(&answer);
-  return answer;
+  // An event as deep as may be is too deep inside an answer.
+  if (answer.empty() || OnOneLine(answer)) return answer;
+  state_->budget.Cut();
+  return {};
 }
 
 }  // namespace isthmus::gateway

@@ -36,10 +36,10 @@ class RolloutCollector {
 
   // For streams also true before End, with the event that ends the last of the expected choices.
   bool finished() const;
-  // The answer that TakeAnswer gives is not all of it.
-  bool cut() const;
   // One line of JSON; empty if there is nothing that could be kept. Once, at the end.
   std::string TakeAnswer();
+  // What TakeAnswer gave is not all of the answer.
+  bool cut() const;
 
  private:
   struct State;

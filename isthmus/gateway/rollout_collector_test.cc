@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "isthmus/gateway/folded_stream.h"
+#include "isthmus/gateway/rollout.h"
+#include "isthmus/lane/json_text.h"
 #include "tests/support/seed.h"
 
 namespace isthmus::gateway {
@@ -43,8 +45,8 @@ Collected Collect(Form form, std::string_view bytes, uint64_t expected = 1,
   collected.before_end = collector.finished();
   collector.End();
   collected.finished = collector.finished();
-  collected.cut = collector.cut();
   collected.answer = collector.TakeAnswer();
+  collected.cut = collector.cut();
   return collected;
 }
 
@@ -256,6 +258,18 @@ TEST(RolloutCollector, HoldsNoMoreThanItsBoundOfHostileEvents) {
     EXPECT_LE(answer.size(), MergedMembers::kMaxMembers + 1);
     EXPECT_LE(answer.at("choices").as_array().size(), FoldedStream::kMaxChoices);
   }
+}
+
+TEST(RolloutCollector, CutsWhatIsTooDeep) {
+  const auto nested = [](size_t depth) {
+    return R"({"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+  };
+  const Collected deep = Stream({nested(lane::kMaxJsonDepth - 2)});
+  EXPECT_FALSE(deep.cut);
+  EXPECT_TRUE(OnOneLine(deep.answer));
+  const Collected deeper = Stream({nested(lane::kMaxJsonDepth)});
+  EXPECT_TRUE(deeper.cut);
+  EXPECT_EQ(deeper.answer, "");
 }
 
 TEST(RolloutCollector, GivesTheSameForPiecesOfAnySize) {

@@ -132,7 +132,8 @@ bool IsInstance(std::string_view instance) {
 }
 
 bool IsSegmentStem(std::string_view stem) {
-  return stem.size() > kDateBytes + 1 && stem[kDateBytes] == '.' && store::IsKey(SegmentKey(stem));
+  return stem.size() > kDateBytes + 1 && stem[kDateBytes] == '.' &&
+         stem.find('/') == std::string_view::npos && store::IsKey(SegmentKey(stem));
 }
 
 std::string SegmentKey(std::string_view stem) {
