@@ -10,6 +10,7 @@
 #   --far-only     a pull over 100 ms and 1 Gbit/s (2 min; needs scripts/stores.sh, root, /dev/net/tun)
 #   --signing-only what signatures and digests cost a publish (3 min; perf from package linux-perf)
 #   --ranks-only   publishing from many ranks beside one process (3 min)
+#   --router-only  how long a gateway takes to choose an island (10 s)
 #   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
 # Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py and ranks_job.py.
 set -euo pipefail
@@ -33,6 +34,7 @@ while [[ $# -gt 0 ]]; do
     --store-only) parts=store ;;
     --far-only) parts=far ;;
     --ranks-only) parts=ranks ;;
+    --router-only) parts=router ;;
     --simulate-only) parts="simulate agreement" ;;
     -h | --help)
       sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"
@@ -150,6 +152,10 @@ measure_signing() {
 
 measure_ranks() {
   record ranks /usr/bin/python3 bench/ranks_job.py --build "$build" "${arguments[@]}"
+}
+
+measure_router() {
+  record router "$build/isthmus-bench-router"
 }
 
 measure_simulate() {

@@ -36,10 +36,12 @@ class Results(NamedTuple):
     far: dict
     signing: dict
     ranks: dict
+    router: dict
 
     @classmethod
     def of(cls, folder):
-        names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks")
+        names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks",
+                 "router")
         return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
@@ -175,7 +177,8 @@ TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job
           "store": lambda results: measured(results.store),
           "far": lambda results: measured(results.far),
           "signing": lambda results: measured(results.signing),
-          "ranks": lambda results: measured(results.ranks)}
+          "ranks": lambda results: measured(results.ranks),
+          "router": lambda results: measured(results.router)}
 
 
 def fill(text, results):

@@ -26,7 +26,7 @@ memory_limit() {
 dictionary() {
   case $1 in
     safetensors | weight_map | manifest | board_json) echo -dict=fuzz/json.dict ;;
-    http | request_body | answer_stamp | events) echo -dict=fuzz/http.dict ;;
+    http | request_body | answer_stamp | events | rollouts) echo -dict=fuzz/http.dict ;;
   esac
 }
 

@@ -213,12 +213,32 @@ def answers():
     yield {}
 
 
+def streams():
+    """Of chats, and of records that come whole and in pieces."""
+    chat = {"index": 0, "delta": {"role": "assistant", "content": "a"}, "finish_reason": None}
+    call = {"index": 0, "function": {"arguments": "{"}}
+    last = {"index": 0, "delta": {"content": "b", "tool_calls": [call]}, "finish_reason": "stop"}
+    yield [{"choices": [chat]}, {"choices": [last]}, {"choices": [], "usage": {}}]
+    for pieces in (False, True):
+        yield [{"text": "a" * (1 if pieces else end), "index": 0,
+                "output_ids": list(range(0 if not pieces else end - 1, end)),
+                "meta_info": {"completion_tokens": end, "output_token_logprobs": [[-1.5, end, None]],
+                              "finish_reason": {"type": "stop"} if end == 3 else None}}
+               for end in (1, 2, 3)]
+    yield [{"type": "message_start"}, {"error": {"message": "x"}}, {"type": "message_stop"}]
+
+
 def http_seeds():
-    """As fuzz/http.cc, fuzz/answer_stamp.cc and fuzz/events.cc say."""
+    """As fuzz/http.cc, fuzz/answer_stamp.cc, fuzz/events.cc and fuzz/rollouts.cc say."""
+    for stream in streams():
+        events = "".join(f"data: {json.dumps(event)}\n\n" for event in stream)
+        for step in (0, 100):
+            yield "rollouts", bytes([step]) + f"{events}data: [DONE]\n\n".encode()
     texts = [json.dumps(answer) for answer in answers()]
     for text in texts:
         for step in (0, 2, 255):
             yield "answer_stamp", bytes([step]) + text.encode()
+        yield "rollouts", b"\xff" + text.encode()
         yield "events", f"event: e\nid: 1\ndata: {text}\n\n".encode()
     stream = "".join(f"data: {text}\r\n\r\n" for text in texts)
     yield "events", f"\ufeff: hello\n\n{stream}data: [DONE]\n\n".encode()

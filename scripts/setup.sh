@@ -6,6 +6,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config git
   libssl-dev libzstd-dev libxxhash-dev libhwy-dev libcli11-dev libfmt-dev
   libcurl4-openssl-dev libexpat1-dev libsimdjson-dev prometheus-cpp-dev libgtest-dev libgmock-dev
+  libjs-d3
   clang-16 clang-format-16 libclang-rt-16-dev
   curl python3 python3-venv python3-numpy python3-zstandard python3-xxhash
 )

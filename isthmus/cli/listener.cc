@@ -45,6 +45,14 @@ std::shared_ptr<net::ServerTls> ListenerTls(const std::string& certificate, cons
                                           PathOrNone(client_ca));
 }
 
+std::string ReadToken(const std::string& file) {
+  if (file.empty()) return {};
+  constexpr uint64_t kMaxTokenBytes = 64 << 10;
+  const std::string text = ReadFile(file, kMaxTokenBytes);
+  const std::string_view line = std::string_view{text}.substr(0, text.find_first_of("\r\n"));
+  return std::string{net::TrimBlanks(line)};
+}
+
 // The shell's usual 1,024 are soon used up.
 void AllowManyFiles() {
   rlimit limit = {};

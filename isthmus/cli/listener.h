@@ -28,6 +28,9 @@ std::shared_ptr<net::ServerTls> ListenerTls(const std::string& certificate, cons
 
 std::optional<fs::path> PathOrNone(const std::string& text);
 
+// The first line of a file, without blanks around it; empty for no file.
+std::string ReadToken(const std::string& file);
+
 // Raises the limit of open files, of which each connection needs one or two, as far as allowed.
 void AllowManyFiles();
 

@@ -62,8 +62,10 @@ void Declare(CLI::App& app, Context& context) {
   isthmus::cli::AddBoard(app, context);
   isthmus::cli::AddKey(app, context);
   isthmus::cli::AddSidecar(app, context);
+  isthmus::cli::AddGateway(app, context);
   isthmus::cli::AddSimulate(app, context);
   isthmus::cli::AddStatus(app, context);
+  isthmus::cli::AddRollouts(app, context);
   isthmus::cli::AddCompletion(app, context);
   NameEnvironment(app);
 }

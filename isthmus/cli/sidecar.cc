@@ -48,14 +48,24 @@ struct SidecarArguments {
   std::string event_log;
   std::string client_tokens, operator_tokens, engine_token;
   std::string tls_certificate, tls_key, tls_client_ca, engine_ca;
+  std::vector<std::string> gateways;
+  std::string island_id, advertise, gateway_token, gateway_ca;
+  uint64_t gateway_ttl_s = 10;
 };
 
-std::string ReadToken(const std::string& file) {
-  if (file.empty()) return {};
-  constexpr uint64_t kMaxTokenBytes = 64 << 10;
-  const std::string text = ReadFile(file, kMaxTokenBytes);
-  const std::string_view line = std::string_view{text}.substr(0, text.find_first_of("\r\n"));
-  return std::string{net::TrimBlanks(line)};
+sidecar::AnnouncerOptions AnnouncerOptionsOf(const SidecarArguments& arguments) {
+  sidecar::AnnouncerOptions options;
+  for (const std::string& url : arguments.gateways) {
+    options.gateways.push_back(net::Origin::Parse(url));
+  }
+  options.island_id = arguments.island_id;
+  options.advertise = arguments.advertise;
+  options.token = ReadToken(arguments.gateway_token);
+  options.ttl = std::chrono::seconds(arguments.gateway_ttl_s);
+  if (!arguments.gateway_ca.empty()) {
+    options.tls = std::make_shared<net::ClientTls>(PathOrNone(arguments.gateway_ca), std::nullopt);
+  }
+  return options;
 }
 
 sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Context& context) {
@@ -96,6 +106,7 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.gate.max_waiting = arguments.max_waiting;
   options.proxy.max_body_bytes = arguments.max_body_mib << 20;
   options.proxy.max_held_bytes = arguments.max_held_mib << 20;
+  options.announcer = AnnouncerOptionsOf(arguments);
   options.event_log = arguments.event_log;
   options.client_tokens = PathOrNone(arguments.client_tokens);
   options.operator_tokens = PathOrNone(arguments.operator_tokens);
@@ -291,6 +302,27 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
       ->capture_default_str();
 }
 
+void AddGateways(CLI::App* command, SidecarArguments* arguments) {
+  command
+      ->add_option("--gateway", arguments->gateways,
+                   "URL of a gateway that is told of this island; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--island-id", arguments->island_id,
+                      "The island's name for gateways (default: the machine's and the port)");
+  command->add_option("--advertise", arguments->advertise,
+                      "URL at which gateways reach this sidecar (default: that of --listen, if it "
+                      "is one machine's address)");
+  command->add_option("--gateway-token", arguments->gateway_token,
+                      "File with the bearer token that the gateways ask operators for");
+  command->add_option("--gateway-ca", arguments->gateway_ca,
+                      "PEM file of the authority of https gateways");
+  command
+      ->add_option("--gateway-ttl-s", arguments->gateway_ttl_s,
+                   "How long gateways believe in this island without another word")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{600}))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void AddSidecar(CLI::App& app, Context& context) {
@@ -333,6 +365,7 @@ void AddSidecar(CLI::App& app, Context& context) {
                       "File for events as JSON lines; - for standard error");
   AddLimits(command, arguments.get());
   AddSecurity(command, arguments.get());
+  AddGateways(command, arguments.get());
   command->callback([arguments, &context] { RunSidecar(*arguments, context); });
 }
 

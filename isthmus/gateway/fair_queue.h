@@ -29,7 +29,7 @@ using TicketId = uint64_t;
 enum class Entry {
   kIn,      // it is in flight until Leave
   kQueued,  // Next will name it, unless it is withdrawn
-  kShed,    // 429: there is no place in the queue
+  kShed,    // 429: there is no place in the queue, or none left for this client
 };
 
 class FairQueue {
@@ -45,7 +45,8 @@ class FairQueue {
   FairQueue& operator=(const FairQueue&) = delete;
 
   // A new request. In at once only if nobody whom its client's turn, its priority and the limits
-  // put before it waits. `client` is kept while it has requests here or a rate to remember.
+  // put before it waits, whether or not Next has been called for them. `client` is kept while it
+  // has requests here or a rate to remember.
   Arrival Arrive(const std::string& client, Priority priority, MonotonicTime now);
   // A queued request's client is gone. False, and no change, if it is not queued.
   bool Withdraw(TicketId ticket);
@@ -54,7 +55,9 @@ class FairQueue {
   // Requests that may go in now, in their order; they are in flight from here on. Call it after
   // Leave, and no later than next_instant().
   std::vector<TicketId> Next(MonotonicTime now);
-  // When a client's rate lets another of its queued requests in; nullopt: none waits for that.
+  // When a client's rate lets another of its queued requests in, if there is room; an instant that
+  // is over, if Next has somebody to name already. nullopt: none waits for that. It changes with
+  // every call.
   std::optional<MonotonicTime> next_instant() const;
 
   size_t in_flight() const;

@@ -42,8 +42,11 @@ struct Registration {
   bool leaving = false;
   std::optional<IslandReport> report;
 };
-// kInvalid, naming the field.
+inline constexpr size_t kMaxRegistrationBytes = kMaxReportBytes + 4096;
+// kInvalid, naming the field: hostile input. A wrong `info` is an error too.
 Registration ReadRegistration(std::string_view body);
+// kInvalid unless it is 1 to 128 characters of [A-Za-z0-9._-], not beginning with '.'.
+void CheckIslandId(std::string_view id);
 
 // An island from a list, a file or a name.
 struct ListedIsland {
@@ -64,6 +67,7 @@ enum class Outcome : uint8_t {
 
 // What is shown of one island (GET /v1/fleet).
 struct IslandFacts {
+  uint32_t place;  // in the snapshot
   std::string id;
   net::Origin url;
   IslandSource source;
@@ -73,16 +77,20 @@ struct IslandFacts {
   std::string_view breaker;   // "closed", "open", "half-open"
   uint32_t failures;          // in a row
   milliseconds since_report;  // negative: it never reported
-  IslandReport report;
+  // The last one, shared with the pool; never null, empty before the first.
+  std::shared_ptr<const IslandReport> report;
 };
 
 class Pool {
  public:
   explicit Pool(PoolOptions options);
   ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
 
   // A registration or heartbeat. kConflict if another instance at another URL has the id and is
-  // believed; kUnavailable if there is no place.
+  // believed; kUnavailable if there is no place. An island from a list may register too, at its
+  // URL: it is never gone for the end of its heartbeats.
   void Register(const Registration& registration, MonotonicTime now);
   // Registered islands only; false if there is none.
   bool Remove(std::string_view id, MonotonicTime now);
@@ -90,7 +98,8 @@ class Pool {
   // twice, or are registered, the first one counts; the others are returned.
   std::vector<ListedIsland> SetListed(const std::vector<ListedIsland>& islands, MonotonicTime now);
 
-  // Its /server_info was read, or could not be. Ignored for a place that is empty by now.
+  // Its /server_info was read, or could not be. Ignored for a place that is empty or gone by now;
+  // whoever read it looks whether the place still has the id and URL that were asked.
   void OnReport(uint32_t island, IslandReport report, MonotonicTime now);
   void OnUnreachable(uint32_t island, std::string_view why, MonotonicTime now);
 
@@ -104,19 +113,21 @@ class Pool {
 
   // Valid until the next call that is not const. Places stay an island's own until it is forgotten.
   const Snapshot& snapshot() const;
-  // Grows with each change that may let a waiting request go.
+  // Grows with each change that may let a waiting request go, or tell it that it need not wait.
   uint64_t generation() const;
 
-  size_t size() const;  // places, with those of islands that are gone
-  const std::string& id(uint32_t island) const;
+  size_t size() const;  // places, with those of islands that are gone and those that are empty
+  const std::string& id(uint32_t island) const;  // empty: so is the place
   const net::Origin& url(uint32_t island) const;
   std::optional<uint32_t> Find(std::string_view id) const;
   std::optional<uint32_t> FindRun(std::string_view run) const;
-  // The place of its run's name in snapshot().runs is `run`; a run is forgotten with its last
-  // island.
+  // A run is forgotten with its last island that is not gone: its place in snapshot().runs then has
+  // no name and may become another's, so whoever waits asks for the place again (FindRun).
   std::vector<IslandFacts> Facts(MonotonicTime now) const;
 
-  // Islands that should be asked for their /server_info: at most so often as said.
+  // Islands that should be asked for their /server_info, each at most so often as said. Registered
+  // ones every fifth time, as long as they answer. A refusal says that the report is out of date:
+  // after it a tenth of the time is enough.
   std::vector<uint32_t> DuePolls(milliseconds every, MonotonicTime now);
 
  private:

@@ -1,6 +1,9 @@
 #include "isthmus/gateway/router.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -46,6 +49,8 @@ Versions VersionsOf(const lane::Constraint& constraint, VersionNumber newest) {
   return versions;
 }
 
+constexpr size_t kBlock = 64;
+
 // One decision: what is asked, and the places that came into question last.
 class Decision {
  public:
@@ -57,15 +62,30 @@ class Decision {
   }
 
   Choice Make() {
-    const bool full = FindServing();
-    if (count_ == 0) return WithoutCandidate(full);
-    Choice choice{.verdict = Verdict::kSend, .alternatives = count_ > 1};
+    FindServing();
+    if (tally_.count == 0) return WithoutCandidate(tally_.full);
+    Choice choice{.verdict = Verdict::kSend, .alternatives = tally_.count > 1};
     if (constraint_.exact_version) PreferSteady();
     choice.island = ask_.session.empty() ? LighterOfTwo() : PlaceOfSession();
     return choice;
   }
 
  private:
+  struct Ranked {
+    uint64_t score = 0;
+    uint32_t place = 0;
+  };
+
+  // Of the islands that Find found.
+  struct Tally {
+    size_t count = 0;
+    bool full = false;  // there are others that have no room
+    // With a session:
+    uint64_t weights = 0;
+    uint64_t in_flight = 0;
+    std::array<Ranked, 4> first;  // in its order; seldom are so many above the bound
+  };
+
   static std::vector<uint32_t>& Scratch(size_t islands) {
     thread_local std::vector<uint32_t> places;
     if (places.size() < islands) places.resize(islands);
@@ -77,45 +97,53 @@ class Decision {
   }
 
   // Into places_: the islands of the run that are not blocked, were not tried, for which
-  // `satisfies`, and that have room. Whether there are others that have none.
+  // `satisfies`, and that have room. A block of islands at a time, so that those that satisfy are
+  // looked at while they are in the nearest cache.
   template <typename Predicate>
-  bool Find(Predicate satisfies) {
-    // In registers: the compiler must take every write to `places` for one to what it points at.
-    const std::span<const IslandView> islands = islands_;
+  void Find(Predicate satisfies) {
+    Tally tally;
+    const uint64_t session = ask_.session.empty() ? 0 : HashOfSession();
+    for (size_t begin = 0; begin < islands_.size(); begin += kBlock) {
+      uint64_t found = FindInBlock(begin, satisfies);
+      for (; found != 0; found &= found - 1) {
+        const size_t place = begin + static_cast<size_t>(std::countr_zero(found));
+        if (!ask_.tried.empty() && WasTried(place)) continue;
+        const IslandView& island = islands_[place];
+        if (!HasRoom(island)) {
+          tally.full = true;
+          continue;
+        }
+        places_[tally.count++] = static_cast<uint32_t>(place);
+        if (!ask_.session.empty()) Rank(island, static_cast<uint32_t>(place), session, &tally);
+      }
+    }
+    tally_ = tally;
+  }
+
+  // A bit for each.
+  template <typename Predicate>
+  uint64_t FindInBlock(size_t begin, Predicate satisfies) const {
     const uint32_t run = ask_.run;
-    uint32_t* const places = places_.data();
-    size_t count = 0;
-    for (uint32_t place = 0; place < islands.size(); ++place) {
-      const IslandView& island = islands[place];
-      places[count] = place;
-      count += Bit(island.run == run) & Bit(!island.blocked) & satisfies(island);
+    const size_t size = std::min(kBlock, islands_.size() - begin);
+    const IslandView* const islands = islands_.data() + begin;
+    uint64_t found = 0;
+    for (size_t i = 0; i < size; ++i) {
+      const uint64_t fits =
+          Bit(islands[i].run == run) & Bit(!islands[i].blocked) & satisfies(islands[i]);
+      found |= fits << i;
     }
-    count_ = count;
-    if (!ask_.tried.empty()) LeaveOut([this](uint32_t place) { return Bit(WasTried(place)); });
-    const size_t satisfying = count_;
-    LeaveOut([islands](uint32_t place) { return Bit(!HasRoom(islands[place])); });
-    return count_ < satisfying;
+    return found;
   }
 
-  template <typename Predicate>
-  void LeaveOut(Predicate predicate) {
-    size_t kept = 0;
-    for (const uint32_t place : places()) {
-      places_[kept] = place;
-      kept += predicate(place) ^ 1U;
-    }
-    count_ = kept;
-  }
-
-  bool FindServing() {
-    return Find([versions = versions_](const IslandView& island) {
+  void FindServing() {
+    Find([versions = versions_](const IslandView& island) {
       return Bit(island.state <= IslandState::kStaging) & versions.Has(island.served);
     });
   }
 
   // On the way it learns what a refusal says and whether to wait.
-  bool FindCommitting() {
-    return Find([this](const IslandView& island) {
+  void FindCommitting() {
+    Find([this](const IslandView& island) {
       const unsigned live = Bit(island.run == ask_.run) & Bit(!island.blocked) &
                             Bit(island.state <= IslandState::kCommitting);
       newest_served_ = std::max(newest_served_, island.served & (0 - VersionNumber{live}));
@@ -125,20 +153,42 @@ class Decision {
     });
   }
 
-  std::span<uint32_t> places() { return {places_.data(), count_}; }
+  static void Rank(const IslandView& island, uint32_t place, uint64_t session, Tally* tally) {
+    tally->weights += WeightOf(island);
+    tally->in_flight += island.in_flight;
+    const uint64_t score = Mix(session ^ island.placement);
+    if (score <= tally->first.back().score) return;
+    size_t at = tally->first.size() - 1;
+    for (; at > 0 && tally->first[at - 1].score < score; --at) {
+      tally->first[at] = tally->first[at - 1];
+    }
+    tally->first[at] = {score, place};
+  }
+
+  std::span<uint32_t> places() { return {places_.data(), tally_.count}; }
+
+  uint64_t HashOfSession() const { return XXH3_64bits(ask_.session.data(), ask_.session.size()); }
 
   void PreferSteady() {
     const auto stages = [this](uint32_t place) {
-      return Bit(islands_[place].state == IslandState::kStaging);
+      return islands_[place].state == IslandState::kStaging;
     };
-    if (!std::all_of(places().begin(), places().end(), stages)) LeaveOut(stages);
+    if (std::all_of(places().begin(), places().end(), stages)) return;
+    const std::span<uint32_t> all = places();
+    tally_ = {};
+    const uint64_t session = ask_.session.empty() ? 0 : HashOfSession();
+    for (const uint32_t place : all) {
+      if (stages(place)) continue;
+      places_[tally_.count++] = place;
+      if (!ask_.session.empty()) Rank(islands_[place], place, session, &tally_);
+    }
   }
 
   uint32_t LighterOfTwo() {
     const auto below = [](uint64_t bits, uint64_t end) { return (bits & 0xFFFFFFFF) * end >> 32; };
-    const size_t one = below(random_, count_);
-    if (count_ == 1) return places_[one];
-    size_t other = below(random_ >> 32, count_ - 1);
+    const size_t one = below(random_, tally_.count);
+    if (tally_.count == 1) return places_[one];
+    size_t other = below(random_ >> 32, tally_.count - 1);
     if (other >= one) ++other;
     const IslandView& first = islands_[places_[one]];
     const IslandView& second = islands_[places_[other]];
@@ -151,28 +201,22 @@ class Decision {
   // below x if and only if one more is at most the ceiling of x. There is always one: if all had at
   // least the fair load of one request more, they would have more than they have together.
   uint32_t PlaceOfSession() {
-    uint64_t weights = 0;
-    uint64_t in_flight = 1;
-    for (const uint32_t place : places()) {
-      weights += WeightOf(islands_[place]);
-      in_flight += islands_[place].in_flight;
+    for (const Ranked& ranked : tally_.first) {
+      if (ranked.score > 0 && IsWithinBound(islands_[ranked.place])) return ranked.place;
     }
-    // Multiplied out: all are whole numbers or quarters, and compare exactly.
-    const auto within = [&](const IslandView& island) {
-      return island.in_flight * static_cast<double>(weights) <
-             kLoadBound * static_cast<double>(in_flight) * WeightOf(island);
-    };
-    const uint64_t session = XXH3_64bits(ask_.session.data(), ask_.session.size());
-    uint64_t best = 0;
-    uint32_t chosen = places_[0];
+    const uint64_t session = HashOfSession();
+    Ranked best{.place = places_[0]};
     for (const uint32_t place : places()) {
-      const IslandView& island = islands_[place];
-      const uint64_t score = Mix(session ^ island.placement);
-      if (score <= best || !within(island)) continue;
-      best = score;
-      chosen = place;
+      const uint64_t score = Mix(session ^ islands_[place].placement);
+      if (score > best.score && IsWithinBound(islands_[place])) best = {score, place};
     }
-    return chosen;
+    return best.place;
+  }
+
+  // Multiplied out: all are whole numbers or quarters, and compare exactly.
+  bool IsWithinBound(const IslandView& island) const {
+    return island.in_flight * static_cast<double>(tally_.weights) <
+           kLoadBound * static_cast<double>(tally_.in_flight + 1) * WeightOf(island);
   }
 
   // The finalizer of SplitMix64: a bijection, so two islands have the same score only if their ids
@@ -184,14 +228,14 @@ class Decision {
   }
 
   Choice WithoutCandidate(bool full) {
-    const bool committing_full = FindCommitting();
+    FindCommitting();
     Choice choice{.newest = newest_served_};
     if (full) {
       choice.verdict = Verdict::kQueue;
-    } else if (count_ > 0) {
+    } else if (tally_.count > 0) {
       choice.verdict = Verdict::kSendEarly;
       choice.island = ask_.session.empty() ? FewestInFlight() : PlaceOfSession();
-    } else if (committing_full || (ask_.may_wait && may_come_)) {
+    } else if (tally_.full || (ask_.may_wait && may_come_)) {
       choice.verdict = Verdict::kWait;
     } else if (live_ != 0) {
       choice.verdict = Verdict::kRefuse;
@@ -223,7 +267,7 @@ class Decision {
   const std::vector<IslandView>& islands_;
   const uint64_t random_;
   std::vector<uint32_t>& places_;
-  size_t count_ = 0;  // of places_ that are meant
+  Tally tally_;  // of places_; the first `count` of them are meant
   VersionNumber newest_served_ = kNoVersion;
   unsigned live_ = 0;      // some island serves or is about to
   bool may_come_ = false;  // some island may yet serve a version that satisfies

@@ -46,7 +46,7 @@ struct Choice {
 };
 
 // `random` is any 64 random bits: two islands are drawn from it. Deterministic. O(islands), at most
-// 5 us for 1,000; allocates only in a thread that meets more islands than ever before. Thread-safe.
+// 5 us for 1,000; allocates only in a thread that meets more islands than it ever did. Thread-safe.
 Choice ChooseIsland(const Ask& ask, const Snapshot& snapshot, uint64_t random);
 
 // Whether an island that serves `served`, of a run whose newest version is `newest`, satisfies what

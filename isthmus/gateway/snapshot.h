@@ -23,11 +23,14 @@ std::string_view IslandStateName(IslandState state);  // "ready", …
 // island's id alone.
 uint64_t PlacementOf(std::string_view island_id);
 
+// The run of an island that has not said its run.
+inline constexpr uint32_t kNoRun = std::numeric_limits<uint32_t>::max();
+
 struct IslandView {
   uint64_t placement = 0;  // PlacementOf(id)
   VersionNumber served = kNoVersion;
   VersionNumber target = kNoVersion;  // that it stages or loads; kNoVersion: none
-  uint32_t run = 0;                   // its place in Snapshot::runs
+  uint32_t run = kNoRun;              // its place in Snapshot::runs
   uint32_t in_flight = 0;             // from this gateway
   uint32_t limit = std::numeric_limits<uint32_t>::max();  // most in flight from this gateway
   float share = 1;  // of a whole island's load: above 0, below 1 during its slow start
@@ -37,7 +40,7 @@ struct IslandView {
 };
 
 struct RunView {
-  std::string name;
+  std::string name;                   // empty: no island is of it any more
   VersionNumber newest = kNoVersion;  // that any island knows of and that is not revoked
 };
 

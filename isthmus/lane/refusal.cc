@@ -64,6 +64,10 @@ Answer EngineUnavailable(std::string_view message) {
   return answer;
 }
 
+Answer DeadlineExceeded(std::string_view message) {
+  return JsonAnswer(504, {{"error", {{"type", "DeadlineExceeded"}, {"message", message}}}});
+}
+
 Answer RouteBlocked(std::string_view method, std::string_view target) {
   // A target can be long, and is the client's.
   constexpr size_t kShownBytes = 200;

@@ -20,6 +20,8 @@ Answer RefusalOf(const Decision& decision, const Constraint& asked);
 // 503 for an admitted request that the engine or the island did not finish; nothing was sent to the
 // client.
 Answer EngineUnavailable(std::string_view message);
+// 504: the time that the request gave is over, and nothing was sent to the client.
+Answer DeadlineExceeded(std::string_view message);
 // 403 for a route that clients do not reach.
 Answer RouteBlocked(std::string_view method, std::string_view target);
 

@@ -39,6 +39,13 @@ TEST(RefusalTest, UnavailableIsRetryable) {
   EXPECT_EQ(answer.body.find(R"({"error":{"type":"EngineUnavailable","retryable":true,)"), 0u);
 }
 
+TEST(RefusalTest, ADeadlineThatIsOverIsNoReasonToRetry) {
+  const Answer answer = DeadlineExceeded("too late");
+  EXPECT_EQ(answer.head.status, 504);
+  EXPECT_FALSE(answer.head.headers.Find("Retry-After"));
+  EXPECT_EQ(answer.body, R"({"error":{"type":"DeadlineExceeded","message":"too late"}})");
+}
+
 TEST(RefusalTest, AnAdmittedRequestIsNone) {
   isthmus::testing::ExpectError(ErrorCode::kInternal,
                                 [] { RefusalOf(Of(Outcome::kAdmitted, Reason::kNone, 1), {}); });

@@ -7,6 +7,8 @@
 namespace isthmus::lane {
 namespace {
 
+constexpr size_t kMaxRequestIdBytes = 128;
+
 using board::kMaxVersion;
 
 // How much of a wrong value an error repeats.
@@ -86,6 +88,29 @@ VersionNumber ParseVersion(std::string_view field, std::string_view text) {
 
 milliseconds ParseWait(std::string_view field, std::string_view text) {
   return ParseTime(field, text, milliseconds(1), kMaxWait);
+}
+
+milliseconds ParseDeadline(std::string_view field, std::string_view text) {
+  const milliseconds deadline = ParseTime(field, text, milliseconds(1), kMaxDeadline);
+  if (deadline.count() > 0) return deadline;
+  Throw(ErrorCode::kInvalid, "{}: 0, allowed: 1 to {}", field, kMaxDeadline.count());
+}
+
+Priority ParsePriority(std::string_view field, std::string_view text) {
+  if (text == "training") return Priority::kTraining;
+  if (text == "evaluation") return Priority::kEvaluation;
+  Throw(ErrorCode::kInvalid, "{}: {:?}, allowed: training or evaluation", field,
+        text.substr(0, kMaxRequestIdBytes));
+}
+
+std::string ParseRequestId(std::string_view field, std::string_view text) {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  const bool right = !text.empty() && text.size() <= kMaxRequestIdBytes &&
+                     text.find_first_not_of(kAllowed) == text.npos;
+  if (right) return std::string(text);
+  Throw(ErrorCode::kInvalid, "{}: {:?}, allowed: 1 to {} characters of [A-Za-z0-9._-]", field,
+        text.substr(0, 2 * kMaxRequestIdBytes), kMaxRequestIdBytes);
 }
 
 void ParseMaxLag(std::string_view field, std::string_view text, Constraint* constraint) {

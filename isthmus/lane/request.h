@@ -41,16 +41,28 @@ struct Request {
 
 // An hour: longer than any HTTP client waits for a first byte.
 inline constexpr milliseconds kMaxWait = std::chrono::hours(1);
+// Longer than any generation.
+inline constexpr milliseconds kMaxDeadline = std::chrono::hours(24);
 // A lag above this is no bound on anything.
 inline constexpr milliseconds kMaxLagTime = std::chrono::hours(24 * 365);
+
+// What a request is for; those who queue requests weigh it.
+enum class Priority : uint8_t { kTraining, kEvaluation };
 
 // The text of a header's value, or of a JSON number as it was written: decimal digits alone. Signs,
 // fractions, exponents and numbers above `board::kMaxVersion` are refused.
 VersionNumber ParseVersion(std::string_view field, std::string_view text);
 // Milliseconds, 0 to kMaxWait.
 milliseconds ParseWait(std::string_view field, std::string_view text);
+// Milliseconds, 1 to kMaxDeadline.
+milliseconds ParseDeadline(std::string_view field, std::string_view text);
 // "3": versions. "1500ms", "30s": time, to kMaxLagTime. Sets the one of `constraint`'s two lags.
 void ParseMaxLag(std::string_view field, std::string_view text, Constraint* constraint);
+
+// "training", "evaluation".
+Priority ParsePriority(std::string_view field, std::string_view text);
+// 1 to 128 of [A-Za-z0-9._-].
+std::string ParseRequestId(std::string_view field, std::string_view text);
 
 // One constraint of what two places (body and headers) say of one request. A field that both set
 // must be equal in both. Not checked further.

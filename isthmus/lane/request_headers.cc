@@ -59,6 +59,18 @@ constexpr std::array kFields = {
           [](std::string_view name, std::string_view value, HeaderFields* fields) {
             fields->request.wait_ms = ParseWait(name, value);
           }},
+    Entry{"Isthmus-Deadline-Ms",
+          [](std::string_view name, std::string_view value, HeaderFields* fields) {
+            fields->deadline = ParseDeadline(name, value);
+          }},
+    Entry{"Isthmus-Priority",
+          [](std::string_view name, std::string_view value, HeaderFields* fields) {
+            fields->priority = ParsePriority(name, value);
+          }},
+    Entry{"Isthmus-Request-Id",
+          [](std::string_view name, std::string_view value, HeaderFields* fields) {
+            fields->request_id = ParseRequestId(name, value);
+          }},
     Entry{"Isthmus-Version-Spans",
           [](std::string_view name, std::string_view value, HeaderFields* fields) {
             fields->spans = ParseSwitch(name, value);

@@ -2,6 +2,9 @@
 #ifndef ISTHMUS_LANE_REQUEST_HEADERS_H_
 #define ISTHMUS_LANE_REQUEST_HEADERS_H_
 
+#include <optional>
+#include <string>
+
 #include "isthmus/lane/request.h"
 #include "isthmus/lane/request_body.h"
 #include "isthmus/net/http.h"
@@ -10,7 +13,10 @@ namespace isthmus::lane {
 
 struct HeaderFields {
   Request request;
-  bool spans = false;  // the answer should say which token is of which version
+  bool spans = false;                    // the answer should say which token is of which version
+  std::optional<milliseconds> deadline;  // from its arrival: all of it must have ended by then
+  Priority priority = Priority::kTraining;
+  std::string request_id;  // the answer repeats it; empty: none
 };
 
 // Reads every field whose name begins with "Isthmus-" (docs/request-lane.md, "Headers"). kInvalid,

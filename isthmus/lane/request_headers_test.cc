@@ -24,7 +24,13 @@ TEST(RequestHeadersTest, AreReadWhateverTheirCase) {
                                               {"Isthmus-Session", "s1"},
                                               {"Isthmus-Session-Pin", "1"},
                                               {"Isthmus-Wait-Ms", "1500"},
+                                              {"Isthmus-Deadline-Ms", "86400000"},
+                                              {"isthmus-priority", "evaluation"},
+                                              {"Isthmus-Request-Id", "rollout-7.A_b"},
                                               {"Isthmus-Version-Spans", "1"}}));
+  EXPECT_EQ(fields.deadline, kMaxDeadline);
+  EXPECT_EQ(fields.priority, Priority::kEvaluation);
+  EXPECT_EQ(fields.request_id, "rollout-7.A_b");
   EXPECT_EQ(fields.request.constraint,
             (Constraint{41, 42, std::nullopt, milliseconds(30'000), "grpo-7"}));
   EXPECT_EQ(fields.request.session, "s1");
@@ -38,6 +44,9 @@ TEST(RequestHeadersTest, NoneAskForNothing) {
   EXPECT_EQ(fields.request.constraint, Constraint());
   EXPECT_FALSE(fields.request.wait_ms);
   EXPECT_FALSE(fields.spans);
+  EXPECT_FALSE(fields.deadline);
+  EXPECT_EQ(fields.priority, Priority::kTraining);
+  EXPECT_EQ(fields.request_id, "");
 }
 
 TEST(RequestHeadersTest, WhatIsMalformedUnknownOrTwiceThereIsNamed) {
@@ -54,6 +63,15 @@ TEST(RequestHeadersTest, WhatIsMalformedUnknownOrTwiceThereIsNamed) {
   refuse({{"Isthmus-Wait-Ms", ""}}, "Isthmus-Wait-Ms");
   refuse({{"Isthmus-Session-Pin", "yes"}}, "Isthmus-Session-Pin");
   refuse({{"Isthmus-Version-Spans", "true"}}, "Isthmus-Version-Spans");
+  for (const char* deadline : {"0", "86400001", "-1", "1.5", "1s", ""}) {
+    refuse({{"Isthmus-Deadline-Ms", deadline}}, "Isthmus-Deadline-Ms");
+  }
+  for (const char* priority : {"", "high", "Training", "0"}) {
+    refuse({{"Isthmus-Priority", priority}}, "Isthmus-Priority");
+  }
+  refuse({{"Isthmus-Request-Id", ""}}, "Isthmus-Request-Id");
+  refuse({{"Isthmus-Request-Id", "a b"}}, "Isthmus-Request-Id");
+  refuse({{"Isthmus-Request-Id", std::string(129, 'a')}}, "Isthmus-Request-Id");
   refuse({{"Isthmus-Run", ""}}, "Isthmus-Run");
   refuse({{"Isthmus-Session", ""}}, "Isthmus-Session");
   refuse({{"Isthmus-Min-Verson", "4"}}, "Isthmus-Min-Verson: unknown");

@@ -28,7 +28,7 @@ class Coalescer {
     if (first) place = std::make_shared<Question>();
     const std::shared_ptr<Question> question = place;
     if (first) errands_.Begin(Run(open_, std::move(name), question, std::move(ask)));
-    while (!question->answered) co_await question->bell.Wait(kUntilRung);
+    while (!question->answered) co_await question->bell.Wait(net::kUntilRung);
     if (question->failure) throw Error(*question->failure);
     co_return *question->answer;
   }
@@ -41,7 +41,7 @@ class Coalescer {
     bool answered = false;
     std::optional<T> answer;
     std::optional<Error> failure;
-    Bell bell;
+    net::Bell bell;
   };
   using Open = std::map<std::string, std::shared_ptr<Question>>;
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "isthmus/relay/bell.h"
+#include "isthmus/net/bell.h"
 
 namespace isthmus::relay {
 
@@ -32,13 +32,13 @@ class Errands {
   // Ends when none is running.
   net::Task<void> AllEnded() {
     const auto state = state_;
-    while (state->running > 0) co_await state->ended.Wait(kUntilRung);
+    while (state->running > 0) co_await state->ended.Wait(net::kUntilRung);
   }
 
  private:
   struct State {
     size_t running = 0;
-    Bell ended;
+    net::Bell ended;
   };
 
   net::Loop& loop_;

@@ -28,7 +28,7 @@ Task<void> Flight::Run(std::shared_ptr<Flight> self, Errands& errands,
     co_await self->TakeRoom();
     self->lanes_ = std::min(kAhead, self->fetched_.size());
     for (size_t lane = self->lanes_; lane > 0; --lane) errands.Begin(FetchPieces(self));
-    while (self->lanes_ > 0) co_await self->changed_.Wait(kUntilRung);
+    while (self->lanes_ > 0) co_await self->changed_.Wait(net::kUntilRung);
     if (!self->over()) co_await self->Complete();
   } catch (const Error& error) {
     self->Fail(error);
@@ -128,7 +128,7 @@ Task<uint64_t> Flight::WaitFor(uint64_t offset) {
     if (failure_) throw Error(*failure_);
     const size_t piece = static_cast<size_t>(offset / kPieceBytes);
     if (!std::exchange(asked, true) && !begun_[piece]) wanted_.push_back(piece);
-    co_await changed_.Wait(kUntilRung);
+    co_await changed_.Wait(net::kUntilRung);
   }
 }
 

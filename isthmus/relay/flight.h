@@ -68,7 +68,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   std::vector<bool> begun_, fetched_;
   bool disk_full_ = false, complete_ = false;
   std::optional<Error> failure_;
-  Bell changed_;
+  net::Bell changed_;
 };
 
 }  // namespace isthmus::relay

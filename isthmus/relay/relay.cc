@@ -80,7 +80,7 @@ Task<void> Relay::Run() {
   events_.Write("started", {{"board", board_},
                             {"cached_bytes", cache_ ? cache_->index().used_bytes() : 0},
                             {"port", port()}});
-  while (!terminating_) co_await terminate_.Wait(kUntilRung);
+  while (!terminating_) co_await terminate_.Wait(net::kUntilRung);
   events_.Write("stopping", {});
   watches_->Stop();
   co_await server_->Drain(options_.drain);

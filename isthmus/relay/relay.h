@@ -85,7 +85,7 @@ class Relay {
   std::optional<net::BearerTokens> client_tokens_;
   uint64_t client_bytes_ = 0;
   bool terminating_ = false;
-  Bell terminate_;
+  net::Bell terminate_;
   std::unique_ptr<net::Server> server_;  // last: its handlers use all of the above
 };
 

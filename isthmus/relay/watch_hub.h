@@ -49,7 +49,7 @@ class WatchHub {
     bool answered = false;  // or failed
     std::optional<Error> failure;
     size_t watchers = 0;
-    Bell changed;
+    net::Bell changed;
   };
   class Watcher;
 
@@ -63,7 +63,7 @@ class WatchHub {
   size_t watchers_ = 0;
   uint64_t questions_ = 0;
   bool stopped_ = false;
-  Bell stop_;
+  net::Bell stop_;
 };
 
 }  // namespace isthmus::relay

@@ -34,6 +34,8 @@ class ChainSearch {
   const board::Payload& PayloadOf(const PlannedPayload& planned) const;
   // "anchor 3", "patch 9 from 3"
   std::string Describe(const PlannedPayload& planned) const;
+  // The log entries that were read for it.
+  const std::vector<board::Manifest>& manifests() const { return manifests_; }
   // What the user should know of payloads that could not be looked at.
   const std::vector<std::string>& notes() const { return source_->notes(); }
 

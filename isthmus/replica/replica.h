@@ -2,6 +2,7 @@
 #ifndef ISTHMUS_REPLICA_REPLICA_H_
 #define ISTHMUS_REPLICA_REPLICA_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,18 @@ namespace isthmus::replica {
 
 class ChainSearch;
 
+// What a version's log entry says, for those who watch a run.
+struct VersionFacts {
+  board::VersionNumber version = board::kNoVersion;
+  std::optional<uint64_t> patch_bytes;  // of its patch from its parent, if it has one
+  uint64_t changed = 0;                 // units that differ from the parent, of
+  uint64_t elements = 0;
+  WallTime created_at;
+  std::map<std::string, std::string> meta;  // the user's; empty if above kMaxShownMetaBytes
+};
+inline constexpr size_t kMaxShownMetaBytes = 1024;
+VersionFacts FactsOf(const board::Manifest& manifest);
+
 // What Pull did.
 struct PullResult {
   board::VersionNumber from = board::kNoVersion;  // what was held before
@@ -27,6 +40,7 @@ struct PullResult {
   std::vector<std::string> chain;
   uint64_t fetched_bytes = 0;
   std::vector<std::string> notes;  // what the user should know: recoveries, reseeding
+  std::vector<VersionFacts> read;  // of the log entries on its way, in no order
 };
 
 // A directory with a Hugging Face checkpoint at one verified version, or at none, and a hidden

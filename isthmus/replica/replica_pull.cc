@@ -56,6 +56,21 @@ std::string Lost(std::string_view why) {
 
 }  // namespace
 
+VersionFacts FactsOf(const Manifest& manifest) {
+  VersionFacts facts{manifest.version,  std::nullopt,        manifest.changed,
+                     manifest.elements, manifest.created_at, {}};
+  for (const Payload& payload : manifest.payloads) {
+    const bool from_parent =
+        payload.kind == board::PayloadKind::kPatch && payload.base == manifest.parent;
+    if (from_parent)
+      facts.patch_bytes = std::min(facts.patch_bytes.value_or(~uint64_t{0}), payload.bytes());
+  }
+  size_t meta_bytes = 0;
+  for (const auto& [key, value] : manifest.meta) meta_bytes += key.size() + value.size();
+  if (meta_bytes <= kMaxShownMetaBytes) facts.meta = manifest.meta;
+  return facts;
+}
+
 PullResult Replica::Pull(const board::Board& board, const std::string& run, VersionNumber version) {
   CheckFollows(board, run);
   PullResult result;
@@ -69,6 +84,7 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
       RunPlan(board, search, plan);
       for (const auto& planned : plan.payloads) result.chain.push_back(search.Describe(planned));
       result.fetched_bytes = plan.fetch_bytes;
+      for (const Manifest& manifest : search.manifests()) result.read.push_back(FactsOf(manifest));
       std::ranges::copy(search.notes(), std::back_inserter(notes_));
       result.notes = std::exchange(notes_, {});
       return result;

@@ -55,20 +55,25 @@ net::Task<void> GateKeeper::Drained() {
 }
 
 void GateKeeper::Learn(VersionNumber head) { CarryOut(gate_.Learn(head, MonotonicNow())); }
-void GateKeeper::Revoke(VersionNumber version) { CarryOut(gate_.Revoke(version, MonotonicNow())); }
+void GateKeeper::Revoke(VersionNumber version) { Change(gate_.Revoke(version, MonotonicNow())); }
 MonotonicTime GateKeeper::Prepare(VersionNumber target) {
   return gate_.Prepare(target, MonotonicNow());
 }
 void GateKeeper::Close(DrainPolicy policy, VersionNumber target) {
-  CarryOut(gate_.Close(policy, target, MonotonicNow()));
+  Change(gate_.Close(policy, target, MonotonicNow()));
 }
-void GateKeeper::Reopen() { CarryOut(gate_.Reopen(MonotonicNow())); }
+void GateKeeper::Reopen() { Change(gate_.Reopen(MonotonicNow())); }
 void GateKeeper::BeginCommit() { gate_.BeginCommit(MonotonicNow()); }
 void GateKeeper::Resume() { gate_.Resume(MonotonicNow()); }
-void GateKeeper::Open(VersionNumber version) { CarryOut(gate_.Open(version, MonotonicNow())); }
-void GateKeeper::Boot() { CarryOut(gate_.Boot(MonotonicNow())); }
-void GateKeeper::Poison() { CarryOut(gate_.Poison(MonotonicNow())); }
-void GateKeeper::Stop() { CarryOut(gate_.Stop(MonotonicNow())); }
+void GateKeeper::Open(VersionNumber version) { Change(gate_.Open(version, MonotonicNow())); }
+void GateKeeper::Boot() { Change(gate_.Boot(MonotonicNow())); }
+void GateKeeper::Poison() { Change(gate_.Poison(MonotonicNow())); }
+void GateKeeper::Stop() { Change(gate_.Stop(MonotonicNow())); }
+
+void GateKeeper::Change(const Gate::Decisions& decisions) {
+  CarryOut(decisions);
+  if (on_change_) on_change_();
+}
 
 void GateKeeper::CarryOut(const Gate::Decisions& decisions) {
   Schedule();

@@ -33,6 +33,9 @@ class GateKeeper {
   // Called whenever a request begins to wait.
   void set_on_waiting(std::function<void()> on_waiting) { on_waiting_ = std::move(on_waiting); }
 
+  // Called when the gate's state or what it serves may have changed.
+  void set_on_change(std::function<void()> on_change) { on_change_ = std::move(on_change); }
+
   // Returns when no request in flight must end before the next step.
   net::Task<void> Drained();
 
@@ -61,6 +64,7 @@ class GateKeeper {
   class Visit;
 
   void CarryOut(const Gate::Decisions& decisions);
+  void Change(const Gate::Decisions& decisions);
   void Schedule();
   Stamp Finish(RequestId request);
 
@@ -70,6 +74,7 @@ class GateKeeper {
   std::unordered_map<RequestId, Place*> places_;
   net::Wakeup drained_;
   std::function<void()> on_waiting_;
+  std::function<void()> on_change_;
 };
 
 // What the gate said about a request. If it is in flight, it stays so until Finish or the

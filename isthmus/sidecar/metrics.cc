@@ -40,11 +40,11 @@ struct NamedCount {
 };
 
 constexpr NamedCount kOutcomes[] = {
-    {"admitted", &ProxyCounters::admitted},        {"not_ready", &ProxyCounters::not_ready},
-    {"revoked", &ProxyCounters::revoked},          {"unavailable", &ProxyCounters::unavailable},
-    {"invalid", &ProxyCounters::invalid},          {"blocked", &ProxyCounters::blocked},
-    {"aborted", &ProxyCounters::aborted},          {"failed", &ProxyCounters::failed},
-    {"disconnected", &ProxyCounters::disconnected}};
+    {"admitted", &ProxyCounters::admitted}, {"not_ready", &ProxyCounters::not_ready},
+    {"revoked", &ProxyCounters::revoked},   {"unavailable", &ProxyCounters::unavailable},
+    {"invalid", &ProxyCounters::invalid},   {"blocked", &ProxyCounters::blocked},
+    {"expired", &ProxyCounters::expired},   {"aborted", &ProxyCounters::aborted},
+    {"failed", &ProxyCounters::failed},     {"disconnected", &ProxyCounters::disconnected}};
 
 // A counter that follows a count kept elsewhere.
 void Follow(prometheus::Counter& counter, uint64_t count) {

@@ -22,6 +22,8 @@ using lane::RequestBody;
 using lane::RouteKind;
 using net::Task;
 
+constexpr std::string_view kExpired =
+    "the time that the request gave (Isthmus-Deadline-Ms) is over";
 constexpr int kServerError = 500;
 constexpr int kUnavailable = 503;
 constexpr size_t kMaxUpstreamBodyBytes = size_t{16} << 20;  // of what is only passed on
@@ -74,6 +76,7 @@ Task<void> Proxy::Handle(net::Exchange& exchange) {
 }
 
 Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
+  const MonotonicTime arrived = MonotonicNow();
   net::ByteBudget::Share share(held_);
   std::string text;
   std::optional<Answer> full;
@@ -98,26 +101,49 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
     ++counters_.invalid;
     throw;
   }
-  Admission admission = co_await keeper_.Admit(request);
-  if (!admission.admitted()) {
-    const Decision& decision = admission.decision();
+  TimeLimit limit(exchange);
+  if (headers->deadline) {
+    const auto executor = co_await net::asio::this_coro::executor;
+    limit.Arm(executor, arrived + *headers->deadline);
+  }
+  std::optional<Admission> admission;
+  try {
+    Admission decided = co_await keeper_.Admit(request);
+    admission.emplace(std::move(decided));
+  } catch (const boost::system::system_error&) {
+    if (exchange.disconnected() || !limit.expired()) throw;
+  }
+  if (!admission) co_return co_await Expire(exchange, headers->request_id);
+  if (!admission->admitted()) {
+    limit.Disarm();
+    const Decision& decision = admission->decision();
     ++(decision.outcome == Outcome::kNotReady  ? counters_.not_ready
        : decision.outcome == Outcome::kRevoked ? counters_.revoked
                                                : counters_.unavailable);
     Answer answer = lane::RefusalOf(decision, request.constraint);
-    co_return co_await Refuse(exchange, std::move(answer));
+    co_return co_await Refuse(exchange, std::move(answer), headers->request_id);
   }
   ++counters_.admitted;
   if (salt_field_.empty()) ++counters_.without_salt;
-  Turn turn{std::move(admission), route, options_.run, headers->spans, request.session,
-            std::move(share),     {}};
+  Turn turn{std::move(*admission), route,           options_.run,
+            headers->spans,        request.session, std::move(share),
+            headers->request_id,   &limit,          {}};
   turn.body = body->Edited(SaltFor(turn.admission.decision().version, body->user_salt()));
   body.reset();
   text = {};
   co_await Serve(exchange, turn);
 }
 
-// Forwards, unless the gate ends it: then the client learns it in the way that is left.
+// Its time was over while it waited.
+Task<void> Proxy::Expire(net::Exchange& exchange, const std::string& request_id) {
+  ++counters_.expired;
+  co_await net::asio::this_coro::reset_cancellation_state();
+  Answer answer = lane::DeadlineExceeded(kExpired);
+  co_await Refuse(exchange, std::move(answer), request_id);
+}
+
+// Forwards, unless the gate or the request's own time ends it: then the client learns it in the way
+// that is left.
 Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
   turn.admission.OnAbort([&exchange] { exchange.CancelHandler(); });
   std::optional<Error> failure;
@@ -132,19 +158,27 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
     if (on_failure_) on_failure_();
   } catch (const boost::system::system_error&) {
     if (exchange.disconnected()) ++counters_.disconnected;
-    if (exchange.disconnected() || !turn.admission.aborted()) throw;
-    ++counters_.aborted;
+    if (exchange.disconnected()) throw;
+    if (!turn.admission.aborted() && !turn.limit->expired()) throw;
+    ++(turn.limit->expired() ? counters_.expired : counters_.aborted);
   }
   turn.admission.Finish();
-  if (turn.admission.aborted() && !exchange.disconnected()) {
+  turn.limit->Disarm();
+  const bool cancelled = turn.admission.aborted() || turn.limit->expired();
+  if (cancelled && !exchange.disconnected()) {
     co_await net::asio::this_coro::reset_cancellation_state();
+  }
+  if (!failure && turn.limit->expired()) {
+    if (exchange.started()) throw Error(ErrorCode::kUnavailable, std::string(kExpired));
+    Answer answer = lane::DeadlineExceeded(kExpired);
+    co_return co_await Refuse(exchange, std::move(answer), turn.request_id);
   }
   if (!failure) {
     failure.emplace(ErrorCode::kUnavailable, "the island ended this request to switch versions");
   }
   if (exchange.started()) throw Error(*failure);  // cut off: it must not look complete
   Answer answer = EngineUnavailable(failure->what());
-  co_await Refuse(exchange, std::move(answer));
+  co_await Refuse(exchange, std::move(answer), turn.request_id);
 }
 
 Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
@@ -162,6 +196,7 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
   if (head.status >= kServerError && on_failure_) on_failure_();
   net::RemoveHopByHop(&head.headers);
   RemoveIsthmusFields(&head.headers);
+  AddRequestId(turn.request_id, &head.headers);
   if (lane::IsEventStream(head)) {
     co_await PassEvents(exchange, call, std::move(head), turn);
   } else {
@@ -250,7 +285,8 @@ Task<void> Proxy::Inform(net::Exchange& exchange) {
   co_await Refuse(exchange, std::move(answer));
 }
 
-Task<void> Proxy::Refuse(net::Exchange& exchange, Answer answer) {
+Task<void> Proxy::Refuse(net::Exchange& exchange, Answer answer, const std::string& request_id) {
+  AddRequestId(request_id, &answer.head.headers);
   co_await exchange.Respond(std::move(answer.head), answer.body);
 }
 

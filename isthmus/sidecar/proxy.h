@@ -44,6 +44,7 @@ struct ProxyCounters {
   uint64_t unavailable = 0;   // 503 by the gate
   uint64_t invalid = 0;       // 400
   uint64_t blocked = 0;       // 403
+  uint64_t expired = 0;       // 504, or cut off: the time that they gave was over
   uint64_t aborted = 0;       // by the gate, while in flight
   uint64_t failed = 0;        // the engine broke off, or could not be reached
   uint64_t disconnected = 0;  // the client went away
@@ -78,6 +79,7 @@ class Proxy {
   struct Turn;  // an admitted request on its way
 
   net::Task<void> Generate(net::Exchange& exchange, Route route);
+  net::Task<void> Expire(net::Exchange& exchange, const std::string& request_id);
   net::Task<void> Inform(net::Exchange& exchange);
   net::Task<void> Serve(net::Exchange& exchange, Turn& turn);
   net::Task<void> Forward(net::Exchange& exchange, Turn& turn);
@@ -86,7 +88,8 @@ class Proxy {
   net::Task<void> PassEvents(net::Exchange& exchange, net::Call& call, net::ResponseHead head,
                              Turn& turn);
   net::Task<void> PassOn(net::Exchange& exchange, net::Call& call, net::ResponseHead head);
-  net::Task<void> Refuse(net::Exchange& exchange, Answer answer);
+  net::Task<void> Refuse(net::Exchange& exchange, Answer answer,
+                         const std::string& request_id = {});
   net::RequestHead HeadFor(net::RequestHead head) const;
   Upstream& Choose(const std::string& session);
   std::string SaltFor(VersionNumber version, const std::optional<std::string>& user_salt);

@@ -289,6 +289,7 @@ void Reconciler::AddStaged(const Staged& staged) {
 void Reconciler::SetPhase(Phase phase, std::string reason) {
   report_.phase = phase;
   report_.reason = std::move(reason);
+  if (on_change_) on_change_();
 }
 
 }  // namespace isthmus::sidecar

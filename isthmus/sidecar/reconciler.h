@@ -81,6 +81,9 @@ class Reconciler {
 
   void set_on_update(OnUpdate on_update) { on_update_ = std::move(on_update); }
 
+  // Called when the phase or its reason may have changed.
+  void set_on_change(std::function<void()> on_change) { on_change_ = std::move(on_change); }
+
   // Works until Stop. One at a time.
   net::Task<void> Run();
   // Begins nothing new; ends when no switch is under way.
@@ -147,6 +150,7 @@ class Reconciler {
   observe::EventLog& events_;
   std::unique_ptr<engine::Engine> restarter_;
   OnUpdate on_update_;
+  std::function<void()> on_change_;
 
   net::SteadyTimer timer_;
   net::SteadyTimer watch_timer_;

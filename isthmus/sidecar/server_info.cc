@@ -33,9 +33,27 @@ json::object BoardOf(const Gate& gate, const IslandReport& report) {
   json::value read_at = nullptr;
   if (report.board_read) read_at = FormatTime(*report.board_read);
   return {{"head", VersionOrNull(report.head)},
+          {"newest", VersionOrNull(gate.board().newest())},
           {"read_at", std::move(read_at)},
           {"lag_ms_at_most", std::move(lag_ms)},
           {"error", report.board_error}};
+}
+
+json::array VersionsOf(const Stager& stager) {
+  json::array list;
+  for (const auto& [version, facts] : stager.versions()) {
+    json::object meta;
+    for (const auto& [key, text] : facts.meta) meta.emplace(key, text);
+    json::value patch_bytes = nullptr;
+    if (facts.patch_bytes) patch_bytes = *facts.patch_bytes;
+    list.push_back(json::object{{"version", version},
+                                {"patch_bytes", std::move(patch_bytes)},
+                                {"changed", facts.changed},
+                                {"elements", facts.elements},
+                                {"created_at", FormatTime(facts.created_at)},
+                                {"meta", std::move(meta)}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -45,7 +63,7 @@ bool IsReady(const Gate& gate) {
 }
 
 json::object ServerInfo(const std::string& run, const Gate& gate, const Reconciler& reconciler,
-                        const EngineGroup& engines) {
+                        const EngineGroup& engines, const Stager& stager) {
   const IslandReport& report = reconciler.report();
   const uint64_t lag = gate.board().Lag(gate.served());
   json::array unloadable(report.unloadable.begin(), report.unloadable.end());
@@ -63,6 +81,7 @@ json::object ServerInfo(const std::string& run, const Gate& gate, const Reconcil
           {"engines", EnginesOf(engines)},
           {"abilities", AbilitiesOf(reconciler.abilities())},
           {"unloadable", std::move(unloadable)},
+          {"versions", VersionsOf(stager)},
           {"last_update",
            report.last_update ? json::value(report.last_update->ToJson()) : json::value(nullptr)},
           {"isthmus", ISTHMUS_VERSION}};

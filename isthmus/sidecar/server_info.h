@@ -8,6 +8,7 @@
 #include "isthmus/sidecar/engine_group.h"
 #include "isthmus/sidecar/gate.h"
 #include "isthmus/sidecar/reconciler.h"
+#include "isthmus/sidecar/stager.h"
 
 namespace isthmus::sidecar {
 
@@ -16,7 +17,8 @@ bool IsReady(const Gate& gate);
 
 // docs/request-lane.md, "Of the sidecar itself".
 boost::json::object ServerInfo(const std::string& run, const Gate& gate,
-                               const Reconciler& reconciler, const EngineGroup& engines);
+                               const Reconciler& reconciler, const EngineGroup& engines,
+                               const Stager& stager);
 
 }  // namespace isthmus::sidecar
 

@@ -2,6 +2,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/ip/host_name.hpp>
 #include <boost/json/serialize.hpp>
 #include <utility>
 
@@ -82,6 +83,26 @@ Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
   reconciler_.set_on_update([this](const Update& update) { metrics_.Observe(update); });
   server_ = std::make_unique<net::Server>(
       loop, options_.server, [this](net::Exchange& exchange) { return Handle(exchange); });
+  if (!options_.announcer.gateways.empty()) MakeAnnouncer();
+}
+
+// What is not given is the listener's, whose port is known only now.
+void Sidecar::MakeAnnouncer() {
+  AnnouncerOptions options = options_.announcer;
+  if (options.island_id.empty()) {
+    options.island_id = DefaultIslandId(net::asio::ip::host_name(), port());
+  }
+  if (options.advertise.empty()) {
+    options.advertise = AdvertisedUrl(options_.server.host, port(), options_.tls != nullptr);
+  }
+  announcer_.emplace(
+      loop_, std::move(options), [this] { return Info(); }, events_);
+  keeper_.set_on_change([this] { announcer_->Nudge(); });
+  reconciler_.set_on_change([this] { announcer_->Nudge(); });
+}
+
+boost::json::object Sidecar::Info() const {
+  return ServerInfo(options_.stager.run, keeper_.gate(), reconciler_, engines_, stager_);
 }
 
 Sidecar::~Sidecar() = default;
@@ -100,8 +121,11 @@ Task<void> Sidecar::Run() {
                         terminating_ = true;
                         changed_.Fire();  // last: it may end this coroutine
                       });
+  if (announcer_) announcer_->Start();
   while (!terminating_) co_await changed_.Wait();
   events_.Write("stopping", {});
+  // Before anything ends here: what is sent from now on goes elsewhere.
+  if (announcer_) co_await announcer_->Leave();
   stager_.Stop();
   co_await reconciler_.Stop();
   keeper_.Stop();
@@ -177,7 +201,7 @@ std::string Sidecar::OwnBody(std::string_view path) {
   if (path == "/events") return EventsText(events_);
   boost::json::object body = {{"live", true}};
   if (path == "/health") body = {{"ready", IsReady(gate)}, {"state", PhaseName(report.phase)}};
-  if (path == "/server_info") body = ServerInfo(options_.stager.run, gate, reconciler_, engines_);
+  if (path == "/server_info") body = Info();
   if (path == "/wake") body = {{"awake", true}};
   return boost::json::serialize(body) + "\n";
 }

@@ -12,6 +12,7 @@
 #include "isthmus/net/server.h"
 #include "isthmus/net/tls.h"
 #include "isthmus/observe/event_log.h"
+#include "isthmus/sidecar/announcer.h"
 #include "isthmus/sidecar/metrics.h"
 #include "isthmus/sidecar/proxy.h"
 #include "isthmus/sidecar/reconciler.h"
@@ -27,6 +28,7 @@ struct SidecarOptions {
   ReconcilerOptions reconciler;        // run and pin are those of here
   GateOptions gate;
   ProxyOptions proxy;
+  AnnouncerOptions announcer;           // its URL, if empty, is the listener's
   net::ServerOptions server;            // its `tls` is the one below
   std::shared_ptr<net::ServerTls> tls;  // of the listener; none: plain HTTP
   std::string event_log;                // a file, "-" for standard error, empty for none
@@ -55,6 +57,8 @@ class Sidecar {
   void Reload();
 
  private:
+  boost::json::object Info() const;
+  void MakeAnnouncer();
   net::Task<void> Handle(net::Exchange& exchange);
   net::Task<void> HandleOwn(net::Exchange& exchange, std::string_view path);
   std::string OwnBody(std::string_view path);
@@ -73,6 +77,7 @@ class Sidecar {
   std::optional<net::BearerTokens> operator_tokens_;
   net::Wakeup changed_;  // to be terminated, or the reconciler has ended
   bool terminating_ = false;
+  std::optional<Announcer> announcer_;   // none: there are no gateways
   std::unique_ptr<net::Server> server_;  // last: its handlers use all of the above
 };
 

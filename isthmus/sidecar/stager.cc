@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <utility>
 
 #include "isthmus/base/clock.h"
 #include "isthmus/net/offload.h"
@@ -135,6 +136,14 @@ net::Task<Staged> Stager::StageHeld() {
   return Work([this] { return Run(std::nullopt); });
 }
 
+void Stager::Note(std::vector<replica::VersionFacts> read) {
+  for (replica::VersionFacts& facts : read) {
+    const board::VersionNumber version = facts.version;
+    versions_.insert_or_assign(version, std::move(facts));
+  }
+  while (versions_.size() > kMaxVersions) versions_.erase(versions_.begin());
+}
+
 // Until the work has ended nobody may load what lies there; after it, what the replica says.
 net::Task<Staged> Stager::Work(std::function<Staged()> work) {
   held_ = board::kNoVersion;
@@ -158,6 +167,7 @@ net::Task<Staged> Stager::Work(std::function<Staged()> work) {
   Outcome outcome = co_await net::Offload(stage_worker_, std::move(guarded));
   held_ = outcome.held;
   if (outcome.error) throw Error(*outcome.error);
+  Note(std::exchange(outcome.staged->pull.read, {}));
   co_return std::move(*outcome.staged);
 }
 

@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,6 +62,13 @@ class Stager {
   // The version that the local checkpoint holds, by its own record; kNoVersion: none.
   board::VersionNumber held() const { return held_; }
 
+  // Of the versions whose log entries were read on the way of the stages that succeeded, the newest
+  // kMaxVersions.
+  static constexpr size_t kMaxVersions = 50;
+  const std::map<board::VersionNumber, replica::VersionFacts>& versions() const {
+    return versions_;
+  }
+
   // May run beside Stage. A store that gives no answer within kLogLimit is kUnavailable; the next
   // call waits for the same answer.
   static constexpr std::chrono::seconds kLogLimit{10};
@@ -79,6 +87,7 @@ class Stager {
 
   const board::Board& OpenBoard();
   Staged Run(std::optional<board::VersionNumber> version);
+  void Note(std::vector<replica::VersionFacts> read);
   net::Task<Staged> Work(std::function<Staged()> work);
 
   net::Loop& loop_;
@@ -89,6 +98,7 @@ class Stager {
   std::unique_ptr<PhaseClock> clock_;
   std::unique_ptr<replica::Replica> replica_;
   board::VersionNumber held_ = board::kNoVersion;
+  std::map<board::VersionNumber, replica::VersionFacts> versions_;
   std::mutex board_mutex_;
   std::optional<board::Board> board_;
   std::shared_ptr<LogJob> log_job_;  // under way

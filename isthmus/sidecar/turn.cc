@@ -25,6 +25,10 @@ std::string VersionsMember(const Stamp& stamp) {
 
 }  // namespace
 
+void AddRequestId(const std::string& id, net::Headers* headers) {
+  if (!id.empty()) headers->Add("Isthmus-Request-Id", id);
+}
+
 void AddStampFields(const std::string& run, const Stamp& stamp, bool ended, net::Headers* headers) {
   headers->Add("Isthmus-Run", run);
   headers->Add("Isthmus-Version-Start", std::to_string(stamp.start));

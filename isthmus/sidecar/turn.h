@@ -13,6 +13,7 @@
 #include "isthmus/net/sse.h"
 #include "isthmus/sidecar/gate_keeper.h"
 #include "isthmus/sidecar/proxy.h"
+#include "isthmus/sidecar/time_limit.h"
 
 namespace isthmus::sidecar {
 
@@ -23,9 +24,13 @@ struct Proxy::Turn {
   bool spans = false;
   std::string session;
   net::ByteBudget::Share held;
+  std::string request_id;  // empty: none
+  TimeLimit* limit;
   std::string body;  // for the engine
 };
 
+// Isthmus-Request-Id, if it has one.
+void AddRequestId(const std::string& id, net::Headers* headers);
 // Isthmus-Run, Isthmus-Version-Start and, if it is known already, Isthmus-Version-End.
 void AddStampFields(const std::string& run, const Stamp& stamp, bool ended, net::Headers* headers);
 

@@ -1,0 +1,255 @@
+// gateway: one address for a fleet of islands.
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "isthmus/cli/command.h"
+#include "isthmus/cli/listener.h"
+#include "isthmus/gateway/gateway.h"
+
+namespace isthmus::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A sidecar keeps unused connections for 75 s; one that it closes must not meet a request.
+constexpr auto kIslandKeepAlive = seconds(60);
+constexpr auto kConnectLimit = milliseconds(3'000);
+
+struct GatewayArguments {
+  std::string listen = "127.0.0.1:8088";
+  std::vector<std::string> islands;
+  std::string islands_file;
+  std::vector<std::string> islands_dns;
+  std::string run;
+  uint64_t poll_ms = 1'000;
+  uint64_t slow_start_s = 10;
+  uint32_t attempts = 4;
+  std::optional<uint64_t> max_lag;
+  gateway::RoomLimits room;
+  uint32_t island_in_flight = 256;
+  uint64_t queue_limit_s = 60;
+  uint64_t generation_limit_s = 3600;
+  uint64_t silence_limit_s = 900;
+  uint64_t max_body_mib = 64;
+  uint64_t max_held_mib = 1024;
+  size_t max_connections = 20'000;
+  uint64_t stop_limit_s = 30;
+  std::string record, record_spool;
+  bool record_sync = false;
+  StoreArguments store;
+  std::string event_log, access_log;
+  std::string client_tokens, operator_tokens, island_token;
+  std::string tls_certificate, tls_key, tls_client_ca, island_ca;
+};
+
+std::optional<gateway::RecordOptions> RecordOf(const GatewayArguments& arguments) {
+  if (arguments.record.empty()) {
+    if (arguments.record_spool.empty()) return std::nullopt;
+    Throw(ErrorCode::kInvalid, "read --record-spool: needs --record");
+  }
+  if (arguments.record_spool.empty()) {
+    Throw(ErrorCode::kInvalid, "read --record: needs --record-spool, a directory on a local disk");
+  }
+  gateway::RecordOptions record;
+  record.location = arguments.record;
+  record.store = arguments.store.Options();
+  record.spool = arguments.record_spool;
+  record.sync = arguments.record_sync;
+  return record;
+}
+
+void SetIslands(const GatewayArguments& arguments, gateway::GatewayOptions* options) {
+  options->sources.islands = arguments.islands;
+  options->sources.file = PathOrNone(arguments.islands_file);
+  for (const std::string& url : arguments.islands_dns) {
+    options->sources.names.push_back(net::Origin::Parse(url));
+  }
+  options->prober.every = milliseconds(arguments.poll_ms);
+  options->proxy.island_token = ReadToken(arguments.island_token);
+  options->pool.island_in_flight = arguments.island_in_flight;
+  options->pool.slow_start = seconds(arguments.slow_start_s);
+  options->pool.stale = 10 * milliseconds(arguments.poll_ms);
+  if (arguments.island_ca.empty()) return;
+  const auto tls = std::make_shared<net::ClientTls>(PathOrNone(arguments.island_ca), std::nullopt);
+  options->prober.tls = options->proxy.tls = tls;
+}
+
+gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
+  gateway::GatewayOptions options;
+  SetIslands(arguments, &options);
+  if (!arguments.run.empty()) board::CheckRunName(arguments.run);
+  options.proxy.run = arguments.run;
+  options.proxy.room = arguments.room;
+  options.proxy.attempts = arguments.attempts;
+  options.proxy.max_lag = arguments.max_lag;
+  options.proxy.queue_limit = seconds(arguments.queue_limit_s);
+  options.proxy.max_body_bytes = arguments.max_body_mib << 20;
+  options.proxy.max_held_bytes = arguments.max_held_mib << 20;
+  options.proxy.limits.connect = kConnectLimit;
+  options.proxy.limits.first_byte = seconds(arguments.generation_limit_s);
+  options.proxy.limits.idle = seconds(arguments.silence_limit_s);
+  options.proxy.limits.pooled = kIslandKeepAlive;
+  options.record = RecordOf(arguments);
+  options.event_log = arguments.event_log;
+  options.access_log = arguments.access_log;
+  options.client_tokens = PathOrNone(arguments.client_tokens);
+  options.operator_tokens = PathOrNone(arguments.operator_tokens);
+  options.drain = seconds(arguments.stop_limit_s);
+  options.server.limits.connections = arguments.max_connections;
+  ParseListen(arguments.listen, &options.server);
+  options.tls = ListenerTls(arguments.tls_certificate, arguments.tls_key, arguments.tls_client_ca);
+  return options;
+}
+
+void RunGateway(const GatewayArguments& arguments, Context& context) {
+  AllowManyFiles();
+  const gateway::GatewayOptions options = OptionsOf(arguments);
+  net::Loop loop(1);
+  gateway::Gateway gateway(loop, options);
+  ServeUntilTold(loop, gateway, [&] {
+    PrintListening(context, options.server.host, options.tls != nullptr, gateway.port());
+  });
+}
+
+void AddIslands(CLI::App* command, GatewayArguments* arguments) {
+  command
+      ->add_option("--island", arguments->islands,
+                   "[ID=]URL of an island's sidecar; repeatable. Sidecars with --gateway need not "
+                   "be named")
+      ->allow_extra_args(false);
+  command->add_option("--islands", arguments->islands_file,
+                      "File of such islands, one a line; read again when it changes");
+  command
+      ->add_option("--islands-dns", arguments->islands_dns,
+                   "URL of a name each of whose addresses is an island; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--poll-ms", arguments->poll_ms, "Time between two looks at an island")
+      ->check(CLI::Range(uint64_t{50}, uint64_t{60'000}))
+      ->capture_default_str();
+  command
+      ->add_option("--slow-start-s", arguments->slow_start_s,
+                   "Time in which a new island comes to its whole share of requests")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{3'600}))
+      ->capture_default_str();
+}
+
+void AddRequests(CLI::App* command, GatewayArguments* arguments) {
+  command->add_option("--run", arguments->run,
+                      "Run of requests that name none (default: the only one)");
+  command->add_option("--max-lag", arguments->max_lag,
+                      "Most versions that any answer may be behind the newest");
+  command
+      ->add_option("--attempts", arguments->attempts,
+                   "Islands that a request is sent to at most, one after another")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  const auto seconds_range = CLI::Range(uint64_t{1}, uint64_t{86'400});
+  command
+      ->add_option("--generation-limit-s", arguments->generation_limit_s,
+                   "Most that an island may take to begin its answer")
+      ->check(seconds_range)
+      ->capture_default_str();
+  command
+      ->add_option("--silence-limit-s", arguments->silence_limit_s,
+                   "Most that an island may be silent in the middle of an answer")
+      ->check(seconds_range)
+      ->capture_default_str();
+  command
+      ->add_option("--stop-limit-s", arguments->stop_limit_s,
+                   "Most that requests may go on after SIGTERM")
+      ->check(seconds_range)
+      ->capture_default_str();
+}
+
+void AddRoom(CLI::App* command, GatewayArguments* arguments) {
+  const auto some = CLI::Range(size_t{1}, size_t{1'000'000});
+  command
+      ->add_option("--island-in-flight", arguments->island_in_flight,
+                   "Most requests at one island at once")
+      ->check(some)
+      ->capture_default_str();
+  command->add_option("--max-in-flight", arguments->room.in_flight, "Most requests at all at once")
+      ->check(some)
+      ->capture_default_str();
+  command->add_option("--max-queued", arguments->room.queued, "Most requests that wait for room")
+      ->check(CLI::Range(size_t{0}, size_t{1'000'000}))
+      ->capture_default_str();
+  command
+      ->add_option("--queue-limit-s", arguments->queue_limit_s,
+                   "Most that a request waits for room")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{86'400}))
+      ->capture_default_str();
+  command
+      ->add_option("--client-in-flight", arguments->room.client_in_flight,
+                   "Most requests of one client at once (0: no limit)")
+      ->capture_default_str();
+  command
+      ->add_option("--client-rate", arguments->room.client_rate,
+                   "Most requests of one client a second (0: no limit)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--max-connections", arguments->max_connections,
+                   "Open connections; more wait until one ends")
+      ->check(some)
+      ->capture_default_str();
+  command->add_option("--max-body-mib", arguments->max_body_mib, "Most that a request may have")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{65'536}))
+      ->capture_default_str();
+  command
+      ->add_option("--max-held-mib", arguments->max_held_mib,
+                   "Most that all requests that come in or wait may have")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24))
+      ->capture_default_str();
+}
+
+void AddRecord(CLI::App* command, GatewayArguments* arguments) {
+  command->add_option("--record", arguments->record,
+                      "Write finished rollouts there: a directory, or s3://BUCKET[/PREFIX]");
+  command->add_option("--record-spool", arguments->record_spool,
+                      "Directory on a local disk for rollouts that the store does not have yet");
+  command->add_flag("--record-sync", arguments->record_sync,
+                    "Sync each rollout to the disk before its answer ends");
+  AddStoreOptions(command, &arguments->store);
+  command->add_option("--event-log", arguments->event_log,
+                      "File for events as JSON lines; - for standard error");
+  command->add_option("--access-log", arguments->access_log,
+                      "File with a JSON line for each request; - for standard error");
+}
+
+void AddSecurity(CLI::App* command, GatewayArguments* arguments) {
+  command->add_option("--client-tokens", arguments->client_tokens,
+                      "File of bearer tokens, one a line, that requests must show");
+  command->add_option("--operator-tokens", arguments->operator_tokens,
+                      "The same for islands that register, /v1/fleet, /metrics and /events");
+  command->add_option("--island-token", arguments->island_token,
+                      "File with the bearer token that islands ask for");
+  command->add_option("--tls-certificate", arguments->tls_certificate,
+                      "PEM file: serve TLS with it; read again on SIGHUP");
+  command->add_option("--tls-key", arguments->tls_key, "PEM file of its private key");
+  command->add_option("--tls-client-ca", arguments->tls_client_ca,
+                      "PEM file: clients must show a certificate of this authority");
+  command->add_option("--island-ca", arguments->island_ca,
+                      "PEM file of the authority of https islands");
+}
+
+}  // namespace
+
+void AddGateway(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<GatewayArguments>();
+  CLI::App* command = app.add_subcommand(
+      "gateway", "Give a fleet of islands one address, and route requests by version");
+  command->footer("Example: isthmus gateway --listen 0.0.0.0:8088 --operator-tokens operators");
+  command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: any")
+      ->capture_default_str();
+  AddIslands(command, arguments.get());
+  AddRequests(command, arguments.get());
+  AddRoom(command, arguments.get());
+  AddRecord(command, arguments.get());
+  AddSecurity(command, arguments.get());
+  command->callback([arguments, &context] { RunGateway(*arguments, context); });
+}
+
+}  // namespace isthmus::cli

@@ -1,0 +1,113 @@
+#include "isthmus/gateway/island_call.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "isthmus/base/error.h"
+#include "isthmus/gateway/router.h"
+#include "isthmus/lane/answer_head.h"
+
+namespace isthmus::gateway {
+namespace {
+
+using net::Task;
+
+constexpr int kSuccess = 2;  // of status / 100
+
+std::string_view FieldOf(const net::ResponseHead& head, std::string_view name) {
+  return head.headers.Find(name).value_or("");
+}
+
+// kNoVersion for what is no version.
+VersionNumber VersionOf(std::string_view text) {
+  VersionNumber version = kNoVersion;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && version <= board::kMaxVersion ? version : kNoVersion;
+}
+
+std::string NoVersion(std::string_view said) {
+  return fmt::format("its answer is stamped with no version (\"{}\")", said.substr(0, 32));
+}
+
+// A sidecar's own refusals, and what an engine or a proxy before it answers when it is broken.
+bool IsRefusal(int status) { return status == 409 || status == 503; }
+bool IsFailure(int status) { return status == 500 || status == 502 || status == 504; }
+
+void Judge(const Turn& turn, std::string_view run, Reply* reply) {
+  const net::ResponseHead& head = reply->call->head();
+  if (IsRefusal(head.status)) {
+    reply->outcome = Outcome::kRefused;
+    reply->failure = fmt::format("it answered {}", head.status);
+  } else if (IsFailure(head.status)) {
+    reply->outcome = Outcome::kFailed;
+    reply->failure = fmt::format("it answered {}", head.status);
+  } else if (head.status / 100 == kSuccess && turn.route.kind == lane::RouteKind::kGenerate) {
+    reply->failure = BrokenPromise(head, turn.request.constraint, run);
+    reply->outcome = reply->failure.empty() ? Outcome::kServed : Outcome::kBrokenPromise;
+  } else {
+    reply->outcome = Outcome::kServed;
+  }
+}
+
+Task<void> ReadBeginning(Reply* reply, size_t whole_bytes) {
+  net::Call& call = *reply->call;
+  const bool events = lane::IsEventStream(call.head());
+  while (!call.done() && reply->begun.size() < whole_bytes) {
+    reply->begun += co_await call.ReadPiece();
+    if (events && !reply->begun.empty()) co_return;
+  }
+}
+
+Task<void> Send(net::Client& client, const net::Origin& url, const Turn& turn, std::string_view run,
+                net::RequestHead head, size_t whole_bytes, Reply* reply) {
+  // Generating twice does no harm: no byte of the first attempt was seen by anybody.
+  reply->call = co_await client.Send(url, std::move(head), turn.body, net::Replay::kAlways);
+  Judge(turn, run, reply);
+  if (reply->outcome != Outcome::kBrokenPromise) co_await ReadBeginning(reply, whole_bytes);
+}
+
+}  // namespace
+
+std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint& asked,
+                          std::string_view run) {
+  const std::string_view said_run = FieldOf(head, "Isthmus-Run");
+  if (said_run != run) {
+    return fmt::format("its answer is of the run \"{}\", not of \"{}\"", said_run.substr(0, 128),
+                       run);
+  }
+  lane::Constraint promised = asked;
+  promised.max_lag_versions.reset();
+  const std::string_view start = FieldOf(head, "Isthmus-Version-Start");
+  const VersionNumber first = VersionOf(start);
+  if (first == kNoVersion) return NoVersion(start);
+  if (!Satisfies(promised, first, kNoVersion)) {
+    return fmt::format("its answer began at version {}, which the request excludes", first);
+  }
+  const std::optional<std::string_view> end = head.headers.Find("Isthmus-Version-End");
+  if (!end) return {};  // a stream, which says so later
+  const VersionNumber last = VersionOf(*end);
+  if (last == kNoVersion) return NoVersion(*end);
+  if (last >= first && Satisfies(promised, last, kNoVersion)) return {};
+  return fmt::format("its answer began at version {} and ended at version {}", first, last);
+}
+
+Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Turn& turn,
+                      std::string_view run, net::RequestHead head, size_t whole_bytes) {
+  Reply reply;
+  std::optional<std::string> failure;
+  try {
+    co_await Send(client, url, turn, run, std::move(head), whole_bytes, &reply);
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  if (failure) {
+    reply.call.reset();
+    reply.outcome = Outcome::kFailed;
+    reply.failure = std::move(*failure);
+  }
+  co_return reply;
+}
+
+}  // namespace isthmus::gateway

@@ -1,0 +1,118 @@
+// The second half of the proxy: an island's answer on its way to the client.
+#include <charconv>
+#include <utility>
+
+#include "isthmus/gateway/proxy.h"
+#include "isthmus/gateway/staleness.h"
+#include "isthmus/lane/answer_head.h"
+
+namespace isthmus::gateway {
+namespace {
+
+using net::Task;
+
+constexpr int kSuccess = 2;  // of status / 100
+constexpr int kRevokedStatus = 410;
+
+VersionNumber NumberAt(std::string_view text) {
+  VersionNumber version = kNoVersion;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  return version;
+}
+
+VersionNumber VersionIn(const net::ResponseHead& head, std::string_view name) {
+  return NumberAt(head.headers.Find(name).value_or(""));
+}
+
+// Of the last event that says so. A text that a model made cannot: its quotes are escaped.
+void FindVersionEnd(std::string_view events, VersionNumber* version) {
+  constexpr std::string_view kKey = R"("weight_version_end":)";
+  const size_t at = events.rfind(kKey);
+  if (at != std::string_view::npos) *version = NumberAt(events.substr(at + kKey.size()));
+}
+
+}  // namespace
+
+Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, IslandVisit& visit) {
+  net::Call& call = *reply.call;
+  bool reading = false;
+  try {
+    net::ResponseHead head = std::move(call.head());
+    BeginAnswer(turn, call.done(), &head);
+    exchange.Start(std::move(head));
+    std::string_view piece = reply.begun;
+    Observe(turn, piece);
+    while (!call.done()) {
+      co_await exchange.Write(piece);
+      if (!call.ready()) co_await exchange.Flush();
+      reading = true;
+      piece = co_await call.ReadPiece();
+      reading = false;
+      Observe(turn, piece);
+    }
+    visit.End(Outcome::kServed);
+    EndAnswer(turn);
+    co_await exchange.Finish(piece);
+  } catch (const Error& error) {
+    if (!reading) throw;  // the client's side
+    visit.End(Outcome::kFailed);
+    turn.end = TurnEnd::kFailed;
+    turn.failure = error.what();
+    throw;  // cut off: it must not look complete
+  }
+}
+
+void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
+  turn.held.Release();
+  if (!options_.record) turn.body = {};
+  turn.status = head->status;
+  turn.first_byte_ms = SecondsSince(turn.arrived) * 1000;
+  turn.streamed = lane::IsEventStream(*head);
+  turn.version_start = VersionIn(*head, "Isthmus-Version-Start");
+  turn.version_end = VersionIn(*head, "Isthmus-Version-End");
+  net::Headers& headers = head->headers;
+  net::RemoveHopByHop(&headers);
+  headers.Set("Isthmus-Request-Id", turn.id);
+  headers.Set("Isthmus-Island", turn.island);
+  if (turn.version_start == kNoVersion) return;  // no weights made it
+  turn.lag_start = LagOf(turn.version_start, Newest(turn));
+  headers.Set("Isthmus-Lag-Start", std::to_string(turn.lag_start));
+  if (whole && turn.version_end != kNoVersion) {
+    const uint64_t lag = LagOf(turn.version_end, Newest(turn));
+    headers.Set("Isthmus-Lag-End", std::to_string(lag));
+  }
+  if (options_.record && turn.status / 100 == kSuccess) {
+    turn.collector.emplace(
+        turn.streamed ? RolloutCollector::Form::kEvents : RolloutCollector::Form::kOnePiece,
+        ExpectedChoices(turn.body));
+  }
+}
+
+void Proxy::Observe(Turn& turn, std::string_view piece) {
+  counters_.bytes_out += piece.size();
+  if (turn.streamed) FindVersionEnd(piece, &turn.version_end);
+  if (turn.collector) turn.collector->Feed(piece);
+}
+
+// All of it has come; the client may not have it yet, and may never get it.
+void Proxy::EndAnswer(Turn& turn) {
+  if (turn.collector) turn.collector->End();
+  if (turn.version_end == kNoVersion) turn.version_end = turn.version_start;
+  turn.lag_end = LagOf(turn.version_end, Newest(turn));
+  turn.end = turn.status == kRevokedStatus ? TurnEnd::kRevoked : TurnEnd::kServed;
+  if (turn.request.pin_session && turn.version_start != kNoVersion && turn.run != kNoRun) {
+    pins_.Keep(pool_.snapshot().runs[turn.run].name, turn.request.session, turn.version_start);
+  }
+}
+
+VersionNumber Proxy::Newest(const Turn& turn) const {
+  const std::vector<RunView>& runs = pool_.snapshot().runs;
+  return turn.run < runs.size() ? runs[turn.run].newest : kNoVersion;
+}
+
+void Proxy::Finish(Turn& turn) {
+  ++counters_.ends[static_cast<size_t>(turn.end)];
+  if (on_end_) on_end_(turn);
+}
+
+}  // namespace isthmus::gateway
