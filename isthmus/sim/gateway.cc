@@ -22,6 +22,7 @@ Gateway::Gateway(World& world, std::vector<uint32_t> region_of) : world_(world) 
   for (uint32_t i = 0; i < region_of.size(); ++i) {
     latency_.push_back(FromSeconds(world.scenario.regions[region_of[i]].latency_s));
     snapshot_.islands[i].placement = PlacementOf(i, 0);
+    snapshot_.islands[i].run = 0;
     snapshot_.islands[i].limit = static_cast<uint32_t>(world.scenario.policy.island_in_flight);
   }
 }
