@@ -30,6 +30,17 @@ double MillisecondsSince(MonotonicTime start) { return SecondsSince(start) * 100
 
 bool MayWait(const Turn& turn) { return turn.wait_until && MonotonicNow() < *turn.wait_until; }
 
+// Requests that islands have room for together.
+uint64_t RoomOf(const Snapshot& snapshot) {
+  uint64_t room = 0;
+  for (const IslandView& island : snapshot.islands) {
+    if (island.state > IslandState::kCommitting) continue;
+    const double own = static_cast<double>(island.limit) * static_cast<double>(island.share);
+    room += std::max<uint64_t>(1, static_cast<uint64_t>(own));
+  }
+  return room;
+}
+
 std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
 }  // namespace
@@ -103,7 +114,7 @@ void Proxy::ReadFields(Turn& turn) {
     constraint.max_lag_versions =
         std::min(*options_.max_lag, constraint.max_lag_versions.value_or(*options_.max_lag));
   }
-  turn.priority = fields.evaluation ? Priority::kEvaluation : Priority::kTraining;
+  turn.priority = fields.priority;
   turn.id = fields.request_id.empty() ? fmt::format("{}-{}", options_.instance, ++next_id_)
                                       : std::move(fields.request_id);
   if (turn.request.wait_ms) turn.wait_until = turn.arrived + *turn.request.wait_ms;
@@ -147,7 +158,7 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
   co_await net::asio::this_coro::reset_cancellation_state();
   turn.end = TurnEnd::kDeadline;
   if (exchange.started()) Throw(ErrorCode::kUnavailable, "pass on an answer: its deadline passed");
-  lane::Answer answer = DeadlineExceeded();
+  lane::Answer answer = lane::DeadlineExceeded("the request's deadline passed");
   co_await Respond(exchange, turn, std::move(answer), TurnEnd::kDeadline);
 }
 
@@ -239,16 +250,39 @@ Choice Proxy::Choose(Turn& turn) {
 // Waits until islands may have changed. False: there is nothing to wait for, or no time left.
 Task<bool> Proxy::AwaitChange(Turn& turn, Verdict verdict) {
   std::optional<MonotonicTime> until = turn.wait_until;
-  if (verdict == Verdict::kQueue) until = turn.arrived + options_.queue_limit;
+  // For room, and for a switch that is under way; the latter not if the request waits for nothing.
+  const bool short_wait = verdict == Verdict::kQueue || (verdict == Verdict::kWait && !until);
+  if (short_wait) until = turn.arrived + options_.queue_limit;
   if (!until || Left(*until) == Milliseconds(0)) co_return false;
   const struct Waiting {
-    explicit Waiting(uint64_t& c) : count(c) { ++count; }
-    ~Waiting() { --count; }
+    Waiting(Proxy& p, uint64_t& c) : proxy(p), count(c) {
+      ++count;
+      proxy.FitRoom();
+    }
+    ~Waiting() {
+      --count;
+      proxy.FitRoom();
+    }
+    Proxy& proxy;
     uint64_t& count;
-  } counted(verdict == Verdict::kQueue ? queued_ : waiting_);
+  } counted(*this, verdict == Verdict::kQueue ? queued_ : waiting_);
   net::Bell& bell = verdict == Verdict::kQueue ? room_ : changed_;
   co_await bell.Wait(Left(*until));
   co_return true;
+}
+
+void Proxy::OnPoolChanged() {
+  fleet_room_ = RoomOf(pool_.snapshot());
+  FitRoom();
+  changed_.Ring();
+  if (queued_ > 0) room_.Ring();
+}
+
+// No more are let in than islands have room for, so that those who queue do so where clients take
+// turns. Who waits for a version takes no room. Without islands nobody queues for them.
+void Proxy::FitRoom() {
+  const size_t room = fleet_room_ == 0 ? options_.room.in_flight : fleet_room_ + waiting_;
+  entrance_.set_in_flight_limit(std::min(room, options_.room.in_flight));
 }
 
 // True: it was answered.

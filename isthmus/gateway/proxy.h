@@ -60,7 +60,7 @@ class Proxy {
   net::Task<void> Handle(net::Exchange& exchange);
 
   // Islands have changed in what may let a waiting request go.
-  void OnPoolChanged() { changed_.Ring(); }
+  void OnPoolChanged();
   // Called once for each request when all of it has ended; may take it apart. Must not throw.
   void set_on_end(std::function<void(Turn&)> on_end) { on_end_ = std::move(on_end); }
   // Called for each attempt that another one follows, if any island is left: Turn::failure says
@@ -85,6 +85,7 @@ class Proxy {
   bool Pin(Turn& turn);
   Choice Choose(Turn& turn);
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
+  void FitRoom();
   net::Task<bool> TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice);
   net::RequestHead HeadFor(const Turn& turn, const Choice& choice) const;
   net::Task<void> Refuse(net::Exchange& exchange, Turn& turn, const Choice& choice);
@@ -110,6 +111,7 @@ class Proxy {
   Pins pins_;
   std::minstd_rand random_;
   uint64_t next_id_ = 0;
+  uint64_t fleet_room_ = 0;
   uint64_t waiting_ = 0;  // for changed_
   uint64_t queued_ = 0;   // for room_
   std::function<void(Turn&)> on_end_;
