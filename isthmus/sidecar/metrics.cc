@@ -79,6 +79,10 @@ struct Metrics::Families {
         .Register(registry);
   }
 
+  prometheus::Counter& CountOf(UpdateKind kind, const char* result) {
+    return updates.Add({{"kind", std::string(UpdateKindName(kind))}, {"result", result}});
+  }
+
   prometheus::Labels label;
   prometheus::Registry registry;
   prometheus::Gauge& ready = Gauge("ready", "1 while requests are admitted");
@@ -115,14 +119,18 @@ struct Metrics::Families {
                                               .Register(registry);
 };
 
-Metrics::Metrics(const std::string& run) : families_(std::make_unique<Families>(run)) {}
+Metrics::Metrics(const std::string& run) : families_(std::make_unique<Families>(run)) {
+  // From the start, for Prometheus does not see how a series came to its first value.
+  for (const UpdateKind kind :
+       {UpdateKind::kSwitch, UpdateKind::kBoot, UpdateKind::kReseed, UpdateKind::kAdoption}) {
+    families_->CountOf(kind, "ok");
+    families_->CountOf(kind, "failed");
+  }
+}
 Metrics::~Metrics() = default;
 
 void Metrics::Observe(const Update& update) {
-  families_->updates
-      .Add({{"kind", std::string(UpdateKindName(update.kind))},
-            {"result", update.error.empty() ? "ok" : "failed"}})
-      .Increment();
+  families_->CountOf(update.kind, update.error.empty() ? "ok" : "failed").Increment();
   families_->fetched.Increment(static_cast<double>(update.fetched_bytes));
   if (update.kind == UpdateKind::kSwitch && update.error.empty() && update.to > update.from) {
     families_->version_bytes.Add({}).Set(static_cast<double>(update.fetched_bytes) /
