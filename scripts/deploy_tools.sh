@@ -3,7 +3,7 @@
 # kubernetes-validate and hadolint, helm, promtool. What cannot be had is named, and its tests are skipped.
 #
 # A stamp is written last and names what was installed. While it says what is wanted, nothing is
-# done; without it, or with another, the folder is made anew.
+# done; without it, or with another, the folder is made anew. What fails is tried again the next time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -54,20 +54,31 @@ download_promtool() (
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   cd "$folder"
-  apt-get download -q prometheus
+  apt-get download -qq -o APT::Sandbox::User=root prometheus
   dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool
   mv usr/bin/promtool "$tools/bin/"
 )
+
+# Everything else goes on without it.
+missed=false
+install() {
+  local what=$1
+  shift
+  if ! try "$@"; then
+    echo "deploy tools: no $what: tests with it are skipped" >&2
+    missed=true
+  fi
+}
 
 echo "deploy tools: installing into .venv-deploy (helm is built: some minutes)"
 SECONDS=0
 rm -rf "$tools"
 /usr/bin/python3 -m venv "$tools"
-try "$tools/bin/pip" install --quiet --disable-pip-version-check "${python_tools[@]}"
+install "${python_tools[*]}" "$tools/bin/pip" install --quiet --disable-pip-version-check "${python_tools[@]}"
 case $promtool in
   /*) ln -s "$promtool" "$tools/bin/promtool" ;;
-  *distribution) try download_promtool ;;
+  *distribution) install promtool download_promtool ;;
 esac
-if [[ $helm == *@* ]]; then GOBIN=$tools/bin try nice go install "$helm"; fi
-echo "$wanted" >"$stamp"
-echo "deploy tools: installed in $SECONDS s"
+if [[ $helm == *@* ]]; then install helm env GOBIN="$tools/bin" nice go install "$helm"; fi
+if ! $missed; then echo "$wanted" >"$stamp"; fi
+echo "deploy tools: done in $SECONDS s"

@@ -49,7 +49,7 @@ class SidecarTest(island.IslandTest):
         self.assertGreater(update["fetched_bytes"], 0)
 
     def test_a_poisoned_island_says_so(self):
-        self.engine.plan("/collective_rpc", "status", status=500, times=100)
+        self.engine.plan("/collective_rpc", "error", count=100)
         self.publish()
         self.wake()
         island.harness.wait_until(
