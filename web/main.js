@@ -24,7 +24,7 @@ const versions = new VersionsFigure();
 const updates = new UpdateFigures();
 const facts = new FactFigures();
 const lag = new TimePlot("lag", {
-  label: "Lag over time", kind: "lines", format: number, whole: true,
+  label: "Lag over time", kind: "nested", format: number, whole: true,
   series: [
     { key: "max", label: "highest", colour: "var(--p5)", dash: "2 3" },
     { key: "p95", label: "p95", colour: "var(--p4)", dash: "7 4" },
@@ -49,7 +49,7 @@ const load = new TimePlot("load", {
   ],
 });
 const latency = new TimePlot("latency", {
-  label: "Time to the first byte over time", kind: "lines", format: milliseconds,
+  label: "Time to the first byte over time", kind: "lines", format: milliseconds, log: true,
   series: [
     { key: "first99", label: "first byte p99", colour: "var(--p5)", dash: "2 3" },
     { key: "first50", label: "first byte median", colour: "var(--p0)", dash: "" },
@@ -124,6 +124,7 @@ async function poll() {
     failed(error);
   }
   asking = false;
+  if (paused) connection("paused", "paused");
   timer = setTimeout(poll, again ? 0 : POLL_MS);
   again = false;
 }
@@ -176,7 +177,7 @@ at("pause").addEventListener("click", () => {
   paused = !paused;
   at("pause").setAttribute("aria-pressed", String(paused));
   setText(at("pause"), paused ? "Go on" : "Pause");
-  if (paused) connection("paused", "paused");
+  if (paused && !asking) connection("paused", "paused");
   poll();
 });
 document.addEventListener("visibilitychange", poll);
