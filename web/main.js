@@ -1,6 +1,6 @@
 // The dashboard: asks the gateway every 2 s while somebody looks, and draws what it says.
 
-import { Unauthorized, ask, hasToken, keepToken } from "./api.js";
+import { BadAnswer, Unauthorized, ask, hasToken, keepToken } from "./api.js";
 import { element, setText } from "./dom.js";
 import { FactFigures } from "./facts.js";
 import { ago, milliseconds, number } from "./format.js";
@@ -146,13 +146,15 @@ function failed(error) {
     askForToken();
     return;
   }
-  const since = lastAnswer === null ? "" : ` What is shown is ${ago(performance.now() - lastAnswer).replace(" ago", "")} old.`;
-  setText(at("lost"), `No answer from the gateway: trying again every 2 s.${since}`);
+  // The alert is said aloud, so its text stays the same; the age is told beside it.
+  const what = error instanceof BadAnswer ? `The gateway answered ${error.status}` : "No answer from the gateway";
+  setText(at("lost"), `${what}: trying again every 2 s. What is shown is old.`);
   at("lost").hidden = false;
-  connection("lost", "connection lost");
+  connection("lost", lastAnswer === null ? "connection lost" : `connection lost, last answer ${ago(performance.now() - lastAnswer)}`);
 }
 
 function askForToken() {
+  at("lost").hidden = true;
   connection("lost", "token needed");
   if (hasToken()) setText(at("ask-why"), "The gateway does not accept this token.");
   if (!at("ask").open) at("ask").showModal();

@@ -126,7 +126,7 @@ class PhaseFigure extends Figure {
       begin = end;
     }
     group.append("text").attr("class", bar.failed ? "fail" : "row").attr("x", x(begin) + 5).attr("y", BAR / 2 + 4)
-      .text(bar.failed ? `${milliseconds(begin)} ✕ ${bar.failed}` : milliseconds(begin));
+      .text(bar.failed ? `${milliseconds(begin)} ▲ ${bar.failed}` : milliseconds(begin));
   }
 }
 

@@ -107,6 +107,10 @@ class DashboardDouble:
             raise Refused(400, f"the query of /v1/fleet: {members}")
         return self.model.fleet(brief=bool(members))
 
+    @staticmethod
+    def refuse(status):
+        raise Refused(status, "refused by the test")
+
     def history(self, members):
         query = dict(members)
         since = query.get("since_s", "1800")
