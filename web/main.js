@@ -71,6 +71,7 @@ function draw() {
   updates.draw(model);
   facts.draw(model.facts);
   summarise();
+  at("totals").dataset.cursor = model.cursor; // what is drawn
 }
 
 function latencyPoint({ t, first_byte_ms: first, added_ms: added }) {

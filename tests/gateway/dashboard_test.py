@@ -65,6 +65,13 @@ class DashboardTest(unittest.TestCase):
     def wait_text(self, page, selector, text):
         page.wait_for_function("([selector, text]) => document.querySelector(selector).textContent === text", arg=[selector, text])
 
+    def wait_drawn(self, page):
+        """Until the page shows the model as it is now, fleet and history."""
+        model = self.double.model
+        page.wait_for_function("""([cursor, flight]) => document.getElementById('totals').dataset.cursor === cursor
+            && document.getElementById('total-flight').textContent === flight""",
+                               arg=[f"{model.instance}.{model.sequence}", f"{model.in_flight:,}"])
+
     def wait_received(self, page, samples):
         """Until the page counts as many requests as these samples do."""
         received = sum(sample["requests"]["received"] for _, sample in samples) * 2
@@ -109,7 +116,8 @@ class DashboardTest(unittest.TestCase):
         self.check_totals(page)
         model = self.double.model
         lanes = page.locator("#versions .plot rect[data-version]").evaluate_all("all => all.map(rect => Number(rect.dataset.version))")
-        self.assertEqual(len(lanes), sum(len(line["changes"]) for line in model.history(1800, "")["timelines"]))
+        changes = [change for line in model.history(1800, "")["timelines"] for change in line["changes"]]
+        self.assertEqual(sorted(lanes), sorted(version for t, version in changes if t < model.now))
         self.assertEqual(page.locator("#versions .plot text.row").count(), 3)
         self.assertEqual(set(page.locator("#patches rect[data-version]").evaluate_all("all => all.map(rect => Number(rect.dataset.version))")),
                          {facts["version"] for _, facts in model.facts})
@@ -135,7 +143,7 @@ class DashboardTest(unittest.TestCase):
         # Frames are drawn again and again while the page is refreshed: it never hangs for good.
         for _ in range(3):
             self.double.advance()
-            self.wait_text(page, "#total-flight", f"{self.double.model.in_flight:,}")
+            self.wait_drawn(page)
             self.assertGreater(page.evaluate("() => new Promise(done => { let frames = 0; const next = () => (frames += 1) === 5 ? done(frames) : requestAnimationFrame(next); next(); })"), 4)
         self.check_totals(page)
         cells = page.evaluate("""() => { const canvas = document.querySelector('#versions canvas');
@@ -147,7 +155,7 @@ class DashboardTest(unittest.TestCase):
     def test_it_follows_the_fleet_by_cursors(self):
         page = self.open_fleet(3, samples=20)
         self.double.advance(40)
-        self.wait_text(page, "#total-flight", f"{self.double.model.in_flight:,}")
+        self.wait_drawn(page)
         self.check_totals(page)
         asked = [target for target in self.double.targets if target.startswith("/v1/fleet/history")]
         self.assertEqual(asked[0], "/v1/fleet/history?since_s=1800")
@@ -157,7 +165,8 @@ class DashboardTest(unittest.TestCase):
     def test_another_gateway_begins_anew(self):
         page = self.open_fleet(3, samples=20)
         self.double.model = FleetModel(5, SEED + 1, samples=7, instance="gw-2")
-        self.wait_text(page, "#gateway", "gw-2")
+        self.wait_drawn(page)
+        self.assertEqual(page.inner_text("#gateway"), "gw-2")
         self.check_totals(page)
         self.assert_clean()
 
@@ -271,7 +280,7 @@ class DashboardTest(unittest.TestCase):
         self.double.advance(30)
         self.double.dead = False
         page.wait_for_selector("#lost", state="hidden")
-        self.wait_live(page)
+        self.wait_drawn(page)
         self.check_totals(page)
         self.assertEqual([text for text in self.complaints if "ERR_EMPTY_RESPONSE" not in text], [])
 
@@ -299,7 +308,7 @@ class DashboardTest(unittest.TestCase):
         self.assertEqual(asked_in_a_minute(), 0)
         self.double.advance()
         self.set_hidden(page, False)
-        self.wait_text(page, "#total-flight", f"{self.double.model.in_flight:,}")
+        self.wait_drawn(page)
         page.wait_for_function("window.asked % 2 === 0")
         page.clock.fast_forward(60_000)
         page.wait_for_function("asked => window.asked > asked", arg=page.evaluate("window.asked"))
