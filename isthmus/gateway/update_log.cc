@@ -133,6 +133,7 @@ std::string UpdateLog::ToJson(uint64_t sequence, int64_t from_ms) const {
 }
 
 std::string UpdateLog::SummariesJson(uint64_t sequence, int64_t from_ms) const {
+  if (updates_.empty() || updates_.back().seen.sequence <= sequence) return "[]";
   std::map<std::pair<std::string_view, VersionNumber>, Summary> by_target;
   for (auto update = updates_.rbegin(); update != updates_.rend(); ++update) {
     if (update->seen.time_ms < from_ms) break;

@@ -6,6 +6,7 @@
 
 #include <boost/json/parse.hpp>
 #include <memory>
+#include <boost/json/serialize.hpp>
 #include <string>
 #include <utility>
 #include <vector>
