@@ -36,7 +36,7 @@ class RolloutsCommandTest(recorders.RecorderTest):
         recorder.end()
         self.assertEqual(len(list(self.store.rglob("*.zst"))), 4)
         self.assertEqual(self.ids(), ["a", "b", "c"])
-        self.assertEqual(self.ids("--since", "2001-01-01", "--until", "9999-01-01"), ["a", "b", "c"])
+        self.assertEqual(self.ids("--since", "2001-01-01", "--until", "2200-01-01"), ["a", "b", "c"])
         self.assertEqual(self.ids("--until", "2001-01-01"), [])
 
     def test_says_what_is_wrong(self):
