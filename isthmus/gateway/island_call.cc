@@ -40,6 +40,8 @@ void Judge(const Turn& turn, std::string_view run, Reply* reply) {
   if (IsRefusal(head.status)) {
     reply->outcome = Outcome::kRefused;
     reply->failure = fmt::format("it answered {}", head.status);
+  } else if (head.status == 504 && turn.deadline) {
+    reply->outcome = Outcome::kAbandoned;  // the request's own deadline, which its sidecar keeps
   } else if (IsFailure(head.status)) {
     reply->outcome = Outcome::kFailed;
     reply->failure = fmt::format("it answered {}", head.status);

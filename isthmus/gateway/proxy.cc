@@ -30,6 +30,12 @@ double MillisecondsSince(MonotonicTime start) { return SecondsSince(start) * 100
 
 bool MayWait(const Turn& turn) { return turn.wait_until && MonotonicNow() < *turn.wait_until; }
 
+// Nobody serves what it asks for, and that is the only reason.
+bool IsNotReady(const Turn& turn, Verdict verdict) {
+  if (verdict != Verdict::kRefuse && verdict != Verdict::kWait) return false;
+  return turn.failure.empty() || (turn.refusal && turn.refusal->head.status == 409);
+}
+
 // Requests that islands have room for together.
 uint64_t RoomOf(const Snapshot& snapshot) {
   uint64_t room = 0;
@@ -243,8 +249,7 @@ Choice Proxy::Choose(Turn& turn) {
   ask.session = turn.request.session;
   ask.tried = turn.tried;
   ask.may_wait = MayWait(turn);
-  const uint64_t high = random_();
-  return ChooseIsland(ask, pool_.snapshot(), high << 32 | random_());
+  return ChooseIsland(ask, pool_.snapshot(), random_());
 }
 
 // Waits until islands may have changed. False: there is nothing to wait for, or no time left.
@@ -346,7 +351,7 @@ Task<void> Proxy::Refuse(net::Exchange& exchange, Turn& turn, const Choice& choi
   if (choice.verdict == Verdict::kQueue) {
     answer = Overloaded("the islands that satisfy the request have no room");
     end = TurnEnd::kShed;
-  } else if (choice.verdict == Verdict::kRefuse || choice.verdict == Verdict::kWait) {
+  } else if (IsNotReady(turn, choice.verdict)) {
     answer = NotReady(turn.request.constraint, choice.newest);
     end = TurnEnd::kNotReady;
   } else if (turn.refusal) {

@@ -61,8 +61,13 @@ class Proxy {
 
   // Islands have changed in what may let a waiting request go.
   void OnPoolChanged();
-  // Called once for each request when all of it has ended; may take it apart. Must not throw.
-  void set_on_end(std::function<void(Turn&)> on_end) { on_end_ = std::move(on_end); }
+  // Called once for each request when all of it has ended. Must not throw.
+  void set_on_end(std::function<void(const Turn&)> on_end) { on_end_ = std::move(on_end); }
+  // Called once for an answer that was collected and is finished, before its last bytes leave; may
+  // take it apart. Must not throw.
+  void set_on_rollout(std::function<void(Turn&)> on_rollout) {
+    on_rollout_ = std::move(on_rollout);
+  }
   // Called for each attempt that another one follows, if any island is left: Turn::failure says
   // why. Must not throw.
   void set_on_failure(std::function<void(const Turn&, uint32_t island, Outcome)> on_failure) {
@@ -98,7 +103,7 @@ class Proxy {
   void Observe(Turn& turn, std::string_view piece);
   void EndAnswer(Turn& turn);
   VersionNumber Newest(const Turn& turn) const;
-  void Finish(Turn& turn);
+  void Finish(const Turn& turn);
 
   ProxyOptions options_;
   Pool& pool_;
@@ -109,12 +114,13 @@ class Proxy {
   net::Bell changed_;  // an island has reported
   net::Bell room_;     // an island has room again
   Pins pins_;
-  std::minstd_rand random_;
+  std::mt19937_64 random_;
   uint64_t next_id_ = 0;
   uint64_t fleet_room_ = 0;
   uint64_t waiting_ = 0;  // for changed_
   uint64_t queued_ = 0;   // for room_
-  std::function<void(Turn&)> on_end_;
+  std::function<void(const Turn&)> on_end_;
+  std::function<void(Turn&)> on_rollout_;
   std::function<void(const Turn&, uint32_t island, Outcome)> on_failure_;
   ProxyCounters counters_;
 };

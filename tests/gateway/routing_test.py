@@ -86,13 +86,17 @@ class RoutingTest(fleet.FleetTest):
         self.assertEqual(self.gateway.get("/v1/fleet?what=1")[0], 400)
 
     def test_streams_pass_event_by_event(self):
-        self.islands[0].engine.manual()
-        self.islands[1].engine.manual()
-        self.islands[2].engine.manual()
-        reading = island.Reading(self.gateway)
+        for one in self.islands:
+            one.engine.manual()
+        begun = harness.Background(island.Reading, self.gateway)
+        self.wait_until_in_flight(1)
+        for one in self.islands:
+            one.engine.step()
+        reading = begun.result()
         name = reading.headers["Isthmus-Island"]
         engine = next(one.engine for one in self.islands if one.name == name)
-        for count in range(1, island.COMPLETION["max_tokens"] + 1):
+        reading.wait_for_tokens(1)
+        for count in range(2, island.COMPLETION["max_tokens"] + 1):
             engine.step()
             reading.wait_for_tokens(count)
         self.assertTrue(reading.result())
@@ -102,13 +106,11 @@ class RoutingTest(fleet.FleetTest):
             one.engine.manual()
         stream = harness.Background(lambda: self.gateway.stream(
             "/v1/completions", island.COMPLETION))
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 1,
-                           "a request is in flight")
+        self.wait_until_in_flight(1)
         for one in self.islands:
             one.engine.step()
         stream.result().close()
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 0,
-                           "it is in flight no more")
+        self.wait_until_in_flight(0)
         self.wait_for(lambda facts: all(one["in_flight"] == 0 for one in facts["islands"]),
                       "the gateway knows it")
 
@@ -117,8 +119,11 @@ class RoutingTest(fleet.FleetTest):
             one.engine.manual()
         status, _, answer = self.ask({"Isthmus-Deadline-Ms": "300"})
         self.assertEqual((status, answer["error"]["type"]), (504, "DeadlineExceeded"))
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 0,
-                           "its generation has ended")
+        self.wait_until_in_flight(0)
+
+    def wait_until_in_flight(self, count):
+        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == count,
+                           f"{count} requests are in flight")
 
 
 class ReadyTest(fleet.FleetTest):
