@@ -115,7 +115,7 @@ class FleetModel:
         self.newest += 1
         self.next_version = self.now + self.random.uniform(60_000, 110_000)
         changed = int(ELEMENTS * self.random.uniform(0.004, 0.02))
-        meta = {"isthmus.push_p50": f"{self.random.uniform(1.15, 1.5):.2f}", "isthmus.floor": "1.1"} if self.push else {}
+        meta = {"isthmus.push_p50": f"{self.random.uniform(0.8, 1.4):.2f}e-6", "isthmus.floor": "4.1e-5"} if self.push else {}
         self.facts.append((self.sequence, {
             "run": self.run, "version": self.newest, "patch_bytes": changed * 9 // 10, "changed": changed,
             "elements": ELEMENTS, "created_at": text_time(self.now), "meta": meta}))
