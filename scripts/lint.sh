@@ -26,7 +26,7 @@ at_most() {
 sizes() {
   sources -name '*.h' | at_most 250
   sources -name '*.cc' | at_most 500
-  find . \( -name build -o -name '.venv-*' -o -name .stores \) -prune -o -name README.md -print0 | at_most 150
+  find . \( -name build -o -name '.venv-*' -o -name .stores -o -name .browser \) -prune -o -name README.md -print0 | at_most 150
 }
 
 layers() {

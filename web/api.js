@@ -14,13 +14,21 @@ export function hasToken() {
   return sessionStorage.getItem(TOKEN) !== null;
 }
 
-/** The JSON of a GET; throws Unauthorized, or Error with what went wrong. */
+/** Another answer than was asked for. */
+export class BadAnswer extends Error {
+  constructor(status) {
+    super(`the gateway answered ${status}`);
+    this.status = status;
+  }
+}
+
+/** The JSON of a GET; throws Unauthorized, BadAnswer, or what fetch throws. */
 export async function ask(path) {
   const headers = { Accept: "application/json" };
   const token = sessionStorage.getItem(TOKEN);
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   const response = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS) });
   if (response.status === 401 || response.status === 403) throw new Unauthorized();
-  if (!response.ok) throw new Error(`${path} answered ${response.status}`);
+  if (!response.ok) throw new BadAnswer(response.status);
   return response.json();
 }

@@ -77,7 +77,7 @@ function density({ changed, elements }) {
   return changed === null || !elements ? null : changed / elements;
 }
 
-/** How many times the floor a push takes; null if the publisher did not say both. */
+/** How far the optimizer pushes a weight, in halves of the served format's spacing there; null if the publisher did not say both. */
 export function pushOverFloor({ meta }) {
   const [push, floor] = [PUSH, FLOOR].map((key) => Number.parseFloat(meta?.[key]));
   return push >= 0 && floor > 0 ? push / floor : null;
@@ -87,7 +87,7 @@ export class FactFigures {
   constructor() {
     this.patches = new FactFigure("patches", { label: "Patch size of each version", unit: "patch", kind: "bars", value: (each) => each.patch_bytes, format: bytes, colour: "var(--p0)", left: 64 });
     this.density = new FactFigure("density", { label: "Share of elements that changed in each version", unit: "changed", kind: "points", value: density, format: percent, colour: "var(--p5)", left: 64 });
-    this.push = new FactFigure("push", { label: "Push time over the link's floor of each version", unit: "push ÷ floor", kind: "points", value: pushOverFloor, format: (value) => `${number(value)} ×`, colour: "var(--p2)", base: 1, left: 64 });
+    this.push = new FactFigure("push", { label: "The optimizer's push over the floor of the served format, of each version", unit: "push ÷ floor", kind: "points", value: pushOverFloor, format: (value) => `${number(value)} ×`, colour: "var(--p2)", base: 1, left: 64 });
   }
 
   draw(facts) {

@@ -10,7 +10,7 @@ export class Figure {
     this.node = document.getElementById(id);
     this.box = { height, left, right, top, bottom };
     this.summary = this.node.querySelector(".summary");
-    this.plot = element("div", { class: "plot", tabindex: "0", role: "group", "aria-label": `${label}. Left and right arrow keys read values.` });
+    this.plot = element("div", { class: "plot", tabindex: "0", role: "group", "aria-label": `${label}. Arrow keys read values.` });
     this.svg = d3.select(this.plot).append("svg").attr("aria-hidden", "true");
     this.empty = element("p", { class: "empty" }, "Nothing yet.");
     this.legend = element("ul", { class: "legend" });
@@ -37,6 +37,11 @@ export class Figure {
     return null;
   }
 
+  /** Where arrow keys begin: behind the last. */
+  outside(last) {
+    return last + 1;
+  }
+
   /** Empties the drawing and returns its group; false for `some` says that there is nothing to draw. */
   begin(some) {
     this.empty.hidden = some;
@@ -47,9 +52,9 @@ export class Figure {
     return this.svg.append("g").attr("transform", `translate(${this.box.left},${this.box.top})`);
   }
 
-  axes(group, x, y, { format, ticks = 4, bottom = this.#timeAxis(x) }) {
+  axes(group, x, y, { format, values = y.ticks(4), bottom = this.#timeAxis(x) }) {
     const { width, height } = this.inner;
-    const left = d3.svg.axis().scale(y).orient("left").ticks(ticks).tickSize(-width, 0).tickPadding(6).tickFormat(format);
+    const left = d3.svg.axis().scale(y).orient("left").tickValues(values).tickSize(-width, 0).tickPadding(6).tickFormat(format);
     group.append("g").attr("class", "axis").call(left);
     group.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`).call(bottom);
   }
@@ -65,7 +70,7 @@ export class Figure {
     this.xs = xs;
     this.step = step;
     this.mark = group.append("line").attr("class", "cursor").attr("y1", 0).attr("y2", this.inner.height).style("display", "none");
-    this.#show();
+    this.show();
   }
 
   /** Series: [{label, colour, pattern, dash}]. Values come from read(). */
@@ -75,33 +80,38 @@ export class Figure {
       this.labels = labels;
       this.legend.replaceChildren(...series.map((each) => element("li", {}, each.colour ? swatch(each) : "", element("span", {}, each.label), element("b"))));
     }
-    this.#show();
+    this.show();
   }
 
   #listen() {
     this.plot.addEventListener("pointermove", (event) => {
-      const x = event.clientX - this.plot.getBoundingClientRect().left - this.box.left;
-      this.at = nearest(this.xs ?? [], x - this.step / 2);
-      this.#show();
+      this.at = this.indexAt(event);
+      this.show();
     });
     this.plot.addEventListener("pointerleave", () => this.#leave());
     this.plot.addEventListener("blur", () => this.#leave());
     this.plot.addEventListener("keydown", (event) => this.#key(event));
   }
 
+  /** The index that a pointer is at. */
+  indexAt(event) {
+    const x = event.clientX - this.plot.getBoundingClientRect().left - this.box.left;
+    return nearest(this.xs ?? [], x - this.step / 2);
+  }
+
   #leave() {
     this.at = null;
-    this.#show();
+    this.show();
   }
 
   #key(event) {
     const last = (this.xs?.length ?? 0) - 1;
-    const from = this.at ?? last + 1;
-    const steps = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last };
+    const from = this.at ?? this.outside(last);
+    const steps = { ArrowLeft: from - 1, ArrowUp: from - 1, ArrowRight: from + 1, ArrowDown: from + 1, Home: 0, End: last };
     if (last < 0 || !(event.key in steps)) return;
     event.preventDefault();
     this.at = Math.min(last, Math.max(0, steps[event.key]));
-    this.#show();
+    this.show();
     const read = this.read(this.at);
     if (read) setText(this.reading, `${read.title}: ${this.#labelled(read.values)}`);
   }
@@ -110,7 +120,7 @@ export class Figure {
     return [...this.legend.children].map((item, index) => `${item.querySelector("span").textContent} ${values[index]}`).join(", ");
   }
 
-  #show() {
+  show() {
     const last = (this.xs?.length ?? 0) - 1;
     if (last < 0 || !this.mark) return;
     if (this.at !== null && this.at > last) this.at = last;

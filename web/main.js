@@ -1,6 +1,6 @@
 // The dashboard: asks the gateway every 2 s while somebody looks, and draws what it says.
 
-import { Unauthorized, ask, hasToken, keepToken } from "./api.js";
+import { BadAnswer, Unauthorized, ask, hasToken, keepToken } from "./api.js";
 import { element, setText } from "./dom.js";
 import { FactFigures } from "./facts.js";
 import { ago, milliseconds, number } from "./format.js";
@@ -24,7 +24,7 @@ const versions = new VersionsFigure();
 const updates = new UpdateFigures();
 const facts = new FactFigures();
 const lag = new TimePlot("lag", {
-  label: "Lag over time", kind: "lines", format: number, whole: true,
+  label: "Lag over time", kind: "nested", format: number, whole: true,
   series: [
     { key: "max", label: "highest", colour: "var(--p5)", dash: "2 3" },
     { key: "p95", label: "p95", colour: "var(--p4)", dash: "7 4" },
@@ -49,7 +49,7 @@ const load = new TimePlot("load", {
   ],
 });
 const latency = new TimePlot("latency", {
-  label: "Time to the first byte over time", kind: "lines", format: milliseconds,
+  label: "Time to the first byte over time", kind: "lines", format: milliseconds, log: true,
   series: [
     { key: "first99", label: "first byte p99", colour: "var(--p5)", dash: "2 3" },
     { key: "first50", label: "first byte median", colour: "var(--p0)", dash: "" },
@@ -71,6 +71,7 @@ function draw() {
   updates.draw(model);
   facts.draw(model.facts);
   summarise();
+  at("totals").dataset.cursor = model.cursor; // what is drawn
 }
 
 function latencyPoint({ t, first_byte_ms: first, added_ms: added }) {
@@ -124,6 +125,7 @@ async function poll() {
     failed(error);
   }
   asking = false;
+  if (paused) connection("paused", "paused");
   timer = setTimeout(poll, again ? 0 : POLL_MS);
   again = false;
 }
@@ -145,13 +147,15 @@ function failed(error) {
     askForToken();
     return;
   }
-  const since = lastAnswer === null ? "" : ` What is shown is ${ago(performance.now() - lastAnswer).replace(" ago", "")} old.`;
-  setText(at("lost"), `No answer from the gateway: trying again every 2 s.${since}`);
+  // The alert is said aloud, so its text stays the same; the age is told beside it.
+  const what = error instanceof BadAnswer ? `The gateway answered ${error.status}` : "No answer from the gateway";
+  setText(at("lost"), `${what}: trying again every 2 s. What is shown is old.`);
   at("lost").hidden = false;
-  connection("lost", "connection lost");
+  connection("lost", lastAnswer === null ? "connection lost" : `connection lost, last answer ${ago(performance.now() - lastAnswer)}`);
 }
 
 function askForToken() {
+  at("lost").hidden = true;
   connection("lost", "token needed");
   if (hasToken()) setText(at("ask-why"), "The gateway does not accept this token.");
   if (!at("ask").open) at("ask").showModal();
@@ -176,7 +180,7 @@ at("pause").addEventListener("click", () => {
   paused = !paused;
   at("pause").setAttribute("aria-pressed", String(paused));
   setText(at("pause"), paused ? "Go on" : "Pause");
-  if (paused) connection("paused", "paused");
+  if (paused && !asking) connection("paused", "paused");
   poll();
 });
 document.addEventListener("visibilitychange", poll);

@@ -107,7 +107,7 @@ export class Model {
 
   get runSummaries() {
     return [...this.summaries.values()].filter((each) => each.run === this.run && each.seen >= this.from)
-      .sort((one, other) => one.seen - other.seen || one.to - other.to);
+      .sort((one, other) => one.to - other.to);
   }
 
   /** Facts of the run's versions, oldest first. */

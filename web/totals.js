@@ -7,7 +7,7 @@ const OF = {
   islands: "Islands that serve",
   newest: "Newest version",
   lag: "Lag, median",
-  rate: "Requests a second",
+  rate: "Requests / s",
   flight: "In flight",
   queued: "Queued",
   first: "First byte, median",
@@ -34,7 +34,7 @@ export class Totals {
     this.#set("islands", `${number(totals.serving)} of ${number(totals.islands)}`, statesText(totals.states), totals.serving < totals.islands ? "bad" : "good");
     this.#set("newest", run?.newest ? String(run.newest) : "–", run ? `${percent(run.served.fraction_newest)} of islands serve it` : "");
     this.#set("lag", totals.lag ? number(totals.lag.p50) : "–", totals.lag ? `p95 ${number(totals.lag.p95)}, highest ${number(totals.lag.max)} versions` : "");
-    this.#set("rate", totals.requests ? number(totals.requests.received) : "–", totals.requests?.tokens > 0 ? `${number(totals.requests.tokens)} tokens a second` : "");
+    this.#set("rate", totals.requests ? number(totals.requests.received) : "–", totals.requests?.tokens > 0 ? `${number(totals.requests.tokens)} tokens/s` : "");
     this.#set("flight", number(gateway.in_flight), "");
     this.#set("queued", number(gateway.queued), "", gateway.queued > 0 ? "" : "good");
     this.#set("first", totals.firstByte ? milliseconds(totals.firstByte[0]) : "–", totals.firstByte ? `p99 ${milliseconds(totals.firstByte[1])}` : "");

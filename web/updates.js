@@ -1,6 +1,7 @@
 // Where the time of updates went: stacked bars by phase, one an update while islands are few, else
 // medians over the islands that went to a version.
 
+import { setText } from "./dom.js";
 import { Figure } from "./figure.js";
 import { ago, bytes, milliseconds, number } from "./format.js";
 
@@ -50,7 +51,7 @@ function shorten(id) {
 
 class PhaseFigure extends Figure {
   constructor(id, phases, total, label) {
-    super(id, { label, left: 120, right: 90, top: 2 });
+    super(id, { label, left: 120, right: 120, top: 2 });
     this.phases = phases;
     this.total = total;
     this.setLegend(phases);
@@ -72,21 +73,32 @@ class PhaseFigure extends Figure {
     const x = d3.scale.linear().domain([0, longest]).range([0, this.inner.width]);
     const bottom = d3.svg.axis().scale(x).orient("bottom").ticks(4).tickSize(-this.inner.height, 0).tickPadding(4).tickFormat(milliseconds);
     group.append("g").attr("class", "axis").attr("transform", `translate(0,${this.inner.height})`).call(bottom);
-    bars.forEach((bar, row) => this.#bar(group.append("g").attr("transform", `translate(0,${row * BAR})`), bar, x, phases));
+    bars.forEach((bar, row) => this.#bar(group.append("g").attr("class", "bar").attr("transform", `translate(0,${row * BAR})`), bar, x, phases));
     this.summary.textContent = this.#summary();
-    this.labelRows();
+    this.xs = bars; // an index a row
+    this.show();
   }
 
   sum(bar) {
     return d3.sum(this.phases, ({ key }) => bar.ms[key]);
   }
 
-  /** Arrow keys and pointer choose a row here, not a column. */
-  labelRows() {
-    this.xs = this.bars.map((_, index) => index);
-    const middle = this.at ?? 0;
-    const read = this.read(middle);
-    [...this.legend.children].forEach((item, index) => (item.querySelector("b").textContent = read?.values[index] ?? ""));
+  // Pointer and arrow keys choose a row here, not a column; without them it is the newest.
+
+  indexAt(event) {
+    const row = Math.floor((event.clientY - this.plot.getBoundingClientRect().top - this.box.top) / BAR);
+    return row >= 0 && row < (this.bars?.length ?? 0) ? row : null;
+  }
+
+  outside() {
+    return -1;
+  }
+
+  show() {
+    const read = this.read(Math.min(this.at ?? 0, (this.bars?.length ?? 0) - 1));
+    if (!read) return;
+    this.svg.selectAll("g.bar").classed("chosen", (_, index) => index === this.at);
+    [...this.legend.children].forEach((item, index) => setText(item.querySelector("b"), read.values[index]));
   }
 
   read(index) {
@@ -114,7 +126,7 @@ class PhaseFigure extends Figure {
       begin = end;
     }
     group.append("text").attr("class", bar.failed ? "fail" : "row").attr("x", x(begin) + 5).attr("y", BAR / 2 + 4)
-      .text(bar.failed ? `✕ ${bar.failed}` : milliseconds(begin));
+      .text(bar.failed ? `${milliseconds(begin)} ▲ ${bar.failed}` : milliseconds(begin));
   }
 }
 

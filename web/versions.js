@@ -10,8 +10,8 @@ import { number } from "./format.js";
 const MOST_LANES = 24;
 const LANE = 22;
 const COLOURS = 6;
-const STRIP_HEIGHT = 240;
-const LAG_STEPS = [0, 1, 2, 4, 8, Infinity]; // the last lag of each shade
+const STRIP_HEIGHT = 250;
+const LAG_STEPS = [0, 1, 2, 4, 8, Number.MAX_VALUE]; // the last lag of each shade
 const LAG_LABELS = ["0", "1", "2", "3–4", "5–8", "more"];
 
 export function versionColour(version) {
@@ -71,7 +71,7 @@ export class VersionsFigure extends Figure {
     const group = this.begin(lines.length > 0);
     if (lines.length === 0) return;
     const x = d3.time.scale().domain([from, to]).range([0, this.inner.width]).clamp(true);
-    this.axes(group, x, d3.scale.linear().range([0, 0]), { format: () => "", ticks: 0 });
+    this.axes(group, x, d3.scale.linear().range([0, 0]), { format: () => "", values: [] });
     lines.forEach(([id, changes], row) => this.#lane(group.append("g").attr("transform", `translate(0,${row * LANE})`), id, changes, x));
     this.setLegend([{ label: "Islands at" }]);
     this.cursor(group, samples.map((sample) => x(sample.t)));
@@ -114,9 +114,9 @@ export class VersionsFigure extends Figure {
     const path = group.append("path").attr("class", "band").attr("data-version", version).attr("d", area(values));
     path.style("fill", version === 0 ? "var(--abandoned)" : versionColour(version)).append("title").text(version === 0 ? "other versions" : `version ${version}`);
     const highest = values.reduce((one, other) => (other.y > one.y ? other : one));
-    const wide = x(values.at(-1).t) - x(values[0].t);
-    if (version === 0 || y(0) - y(highest.y) < 16 || wide < 12 + 7 * String(version).length) return;
-    const full = values.filter((each) => each.y > highest.y * 0.8);
+    const full = values.filter((each) => each.y > highest.y * 0.6);
+    const wide = x(full.at(-1).t) - x(full[0].t);
+    if (version === 0 || y(0) - y(highest.y) < 16 || wide < 8 + 7 * String(version).length) return;
     const middle = full[Math.floor(full.length / 2)];
     inside(group, String(version), x(middle.t), y(middle.y0 + middle.y / 2) + 4, version);
   }
@@ -124,10 +124,10 @@ export class VersionsFigure extends Figure {
   /** One row of pixels an island, or the worst of several; the shade is the lag. */
   #drawStrip() {
     const { lines, from, to } = this.data;
-    const rows = Math.min(lines.length, STRIP_HEIGHT);
+    const rows = Math.min(lines.length, 2 * STRIP_HEIGHT);
     const columns = Math.max(1, Math.min(900, Math.round(this.inner.width)));
     const grid = lagGrid(this.data, rows, columns);
-    this.stripTitle.textContent = `Lag of each of ${number(lines.length)} islands, in versions, in the order of their names`;
+    this.stripTitle.textContent = `Lag of ${number(lines.length)} islands, in versions, a row each in the order of their names${lines.length > rows ? "; of islands that share a row the worst" : ""}`;
     this.canvas.width = columns;
     this.canvas.height = rows;
     this.canvas.style.height = `${lines.length < STRIP_HEIGHT ? rows * Math.max(1, Math.floor(STRIP_HEIGHT / rows)) : STRIP_HEIGHT}px`;
@@ -148,8 +148,8 @@ export class VersionsFigure extends Figure {
   }
 }
 
-const UNKNOWN = -2;
-const NOBODY = -1;
+const UNKNOWN = -1;
+const NOBODY = Infinity; // worse than any lag
 
 /** The worst lag of each row of islands at each column of time. */
 function lagGrid({ lines, samples, from, to }, rows, columns) {

@@ -37,13 +37,15 @@ void AddRollouts(CLI::App& app, Context& /*context*/) {
   auto arguments = std::make_shared<RolloutsArguments>();
   CLI::App* command =
       app.add_subcommand("rollouts", "Print what gateways recorded, each rollout once");
-  command->add_option("LOCATION", arguments->location, "The gateways' --record")->required();
+  command
+      ->add_option("LOCATION", arguments->location,
+                   "Where gateways record: a directory or s3://BUCKET[/PREFIX]")
+      ->required();
   command->add_option("--since", arguments->filter.since,
                       "Only requests that came then or later: 2026-01-31, 2026-01-31T09:30");
   command->add_option("--until", arguments->filter.until, "Only requests that came before");
   AddStoreOptions(command, &arguments->store);
-  command->footer(
-      "Example:\n  isthmus rollouts s3://bucket/rollouts --since 2026-01-31 | jq .answer");
+  command->footer("Example: isthmus rollouts s3://bucket/rollouts --since 2026-01-31 | jq .answer");
   command->callback([arguments] { RunRollouts(*arguments); });
 }
 

@@ -39,6 +39,11 @@ Task<bool> Entrance::LetIn(const Pass& pass, net::Milliseconds limit) {
   co_return waiter.in;
 }
 
+void Entrance::set_in_flight_limit(size_t limit) {
+  queue_.set_in_flight_limit(limit);
+  if (queue_.queued() > 0) Admit();
+}
+
 void Entrance::End(TicketId ticket) {
   const auto found = waiters_.find(ticket);
   const bool queued = found != waiters_.end() && !found->second.in;

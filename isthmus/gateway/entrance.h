@@ -44,6 +44,9 @@ class Entrance {
   // For one that is queued: true when it is let in, false if it was not within the limit.
   net::Task<bool> LetIn(const Pass& pass, net::Milliseconds limit);
 
+  // How many may be in flight at all, from now on.
+  void set_in_flight_limit(size_t limit);
+
   const FairQueue& queue() const { return queue_; }
 
  private:

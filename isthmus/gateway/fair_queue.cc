@@ -197,7 +197,7 @@ struct FairQueue::State {
     }
   }
 
-  const RoomLimits limits;
+  RoomLimits limits;
   const nanoseconds interval;  // 0: no rate
   const nanoseconds slack;     // how far a bucket may be from full and still have a token
   std::map<std::string, Client> clients;
@@ -276,6 +276,8 @@ std::optional<MonotonicTime> FairQueue::next_instant() const {
   if (state_->paused.empty()) return std::nullopt;
   return state_->paused.begin()->first.first - state_->slack;
 }
+
+void FairQueue::set_in_flight_limit(size_t limit) { state_->limits.in_flight = limit; }
 
 size_t FairQueue::in_flight() const { return state_->in_flight; }
 size_t FairQueue::queued() const { return state_->queued; }

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "isthmus/base/clock.h"
+#include "isthmus/lane/request.h"
 
 namespace isthmus::gateway {
 
-enum class Priority : uint8_t { kTraining, kEvaluation };
+using lane::Priority;
 
 struct RoomLimits {
   size_t in_flight = 10'000;    // at all
@@ -55,6 +56,8 @@ class FairQueue {
   // Requests that may go in now, in their order; they are in flight from here on. Call it after
   // Leave, and no later than next_instant().
   std::vector<TicketId> Next(MonotonicTime now);
+  // How many may be in flight at all, from now on; those above stay. Call Next after it grew.
+  void set_in_flight_limit(size_t limit);
   // When a client's rate lets another of its queued requests in, if there is room; an instant that
   // is over, if Next has somebody to name already. nullopt: none waits for that. It changes with
   // every call.

@@ -86,12 +86,14 @@ std::vector<RunSample> SampleRuns(const std::vector<IslandFacts>& facts,
     if (tally != tallies.end()) tally->second.Add(island);
   }
   std::vector<Tally*> largest;
+  largest.reserve(tallies.size());
   for (auto& [name, tally] : tallies) largest.push_back(&tally);
   std::stable_sort(largest.begin(), largest.end(), [](const Tally* one, const Tally* other) {
     return one->islands > other->islands;
   });
   largest.resize(std::min(largest.size(), kSampledRuns));
   std::vector<RunSample> samples;
+  samples.reserve(largest.size());
   for (Tally* tally : largest) {
     tally->Finish();
     samples.push_back(std::move(tally->sample));

@@ -15,7 +15,6 @@ using net::Task;
 // How late a TTL, a breaker or a slow start may be noticed.
 constexpr net::Milliseconds kTick{50};
 constexpr size_t kInstanceCharacters = 12;
-constexpr int kSuccess = 2;  // of status / 100
 
 // Short: it begins the ids of requests.
 std::string NewInstance() { return RandomId().substr(0, kInstanceCharacters); }
@@ -56,9 +55,9 @@ Rollout RolloutOf(Turn& turn, const std::string& instance, std::string run) {
   rollout.first_byte_ms = turn.first_byte_ms;
   rollout.total_ms = SecondsSince(turn.arrived) * 1000;
   rollout.streamed = turn.streamed;
-  rollout.cut = turn.collector->cut();
   rollout.request = std::move(turn.body);
   rollout.answer = turn.collector->TakeAnswer();
+  rollout.cut = turn.collector->cut();
   return rollout;
 }
 
@@ -80,7 +79,9 @@ Gateway::Gateway(net::Loop& loop, GatewayOptions options)
   if (options_.record) {
     recorder_ = std::make_unique<Recorder>(loop, *options_.record, events_, instance_);
   }
-  proxy_.set_on_end([this](Turn& turn) { OnEnd(turn); });
+  proxy_.set_on_end([this](const Turn& turn) { OnEnd(turn); });
+  proxy_.set_on_rollout(
+      [this](Turn& turn) { recorder_->Record(RolloutOf(turn, instance_, RunOf(turn))); });
   proxy_.set_on_failure([this](const Turn& turn, uint32_t island, Outcome outcome) {
     OnFailure(turn, island, outcome);
   });
@@ -162,18 +163,19 @@ void Gateway::ReadTokens() {
   operator_tokens_ = std::move(operators);
 }
 
-void Gateway::OnEnd(Turn& turn) {
+void Gateway::OnEnd(const Turn& turn) {
   meter_.Observe(turn);
   metrics_.Observe(turn);
-  const std::vector<RunView>& runs = pool_.snapshot().runs;
-  const std::string run = turn.run < runs.size() ? runs[turn.run].name : "";
+  const std::string run = RunOf(turn);
   if (turn.end == TurnEnd::kServed && turn.version_start != kNoVersion) {
     staleness_.Observe(run, turn.request.session, turn.lag_start, turn.lag_end);
   }
   if (!options_.access_log.empty()) LogAccess(turn, run);
-  // Also of clients that went away before they had all of it.
-  const bool finished = turn.collector && turn.collector->finished();
-  if (finished && turn.status / 100 == kSuccess) recorder_->Record(RolloutOf(turn, instance_, run));
+}
+
+std::string Gateway::RunOf(const Turn& turn) const {
+  const std::vector<RunView>& runs = pool_.snapshot().runs;
+  return turn.run < runs.size() ? runs[turn.run].name : "";
 }
 
 void Gateway::LogAccess(const Turn& turn, const std::string& run) {

@@ -66,7 +66,8 @@ class Gateway {
   net::Task<void> Watch();
   void Notice();
   void List(const std::vector<ListedIsland>& islands);
-  void OnEnd(Turn& turn);
+  std::string RunOf(const Turn& turn) const;
+  void OnEnd(const Turn& turn);
   void LogAccess(const Turn& turn, const std::string& run);
   void OnFailure(const Turn& turn, uint32_t island, Outcome outcome);
   void ReadTokens();

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr size_t kFineSamples = 900;      // 30 minutes
-constexpr int kFineInCoarse = 15;    // one of 30 s
+constexpr int kFineInCoarse = 15;         // one of 30 s
 constexpr size_t kCoarseSamples = 2'880;  // 24 hours
 constexpr seconds kFineWindow{1'800};
 constexpr seconds kLongestWindow{86'400};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/gateway/hedge.h"
 #include "isthmus/gateway/refusals.h"
 #include "isthmus/lane/request_body.h"
 
@@ -30,12 +31,30 @@ double MillisecondsSince(MonotonicTime start) { return SecondsSince(start) * 100
 
 bool MayWait(const Turn& turn) { return turn.wait_until && MonotonicNow() < *turn.wait_until; }
 
+// Nobody serves what it asks for, and that is the only reason.
+bool IsNotReady(const Turn& turn, Verdict verdict) {
+  if (verdict != Verdict::kRefuse && verdict != Verdict::kWait) return false;
+  return turn.failure.empty() || (turn.refusal && turn.refusal->head.status == 409);
+}
+
+// Requests that islands have room for together.
+uint64_t RoomOf(const Snapshot& snapshot) {
+  uint64_t room = 0;
+  for (const IslandView& island : snapshot.islands) {
+    if (island.state > IslandState::kCommitting) continue;
+    const double own = static_cast<double>(island.limit) * static_cast<double>(island.share);
+    room += std::max<uint64_t>(1, static_cast<uint64_t>(own));
+  }
+  return room;
+}
+
 std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
 }  // namespace
 
 Proxy::Proxy(net::Loop& loop, ProxyOptions options, Pool& pool)
-    : options_(std::move(options)),
+    : loop_(loop),
+      options_(std::move(options)),
       pool_(pool),
       entrance_(loop, options_.room),
       client_(loop, options_.limits, options_.tls),
@@ -103,7 +122,7 @@ void Proxy::ReadFields(Turn& turn) {
     constraint.max_lag_versions =
         std::min(*options_.max_lag, constraint.max_lag_versions.value_or(*options_.max_lag));
   }
-  turn.priority = fields.evaluation ? Priority::kEvaluation : Priority::kTraining;
+  turn.priority = fields.priority;
   turn.id = fields.request_id.empty() ? fmt::format("{}-{}", options_.instance, ++next_id_)
                                       : std::move(fields.request_id);
   if (turn.request.wait_ms) turn.wait_until = turn.arrived + *turn.request.wait_ms;
@@ -147,7 +166,7 @@ Task<void> Proxy::Serve(net::Exchange& exchange, Turn& turn) {
   co_await net::asio::this_coro::reset_cancellation_state();
   turn.end = TurnEnd::kDeadline;
   if (exchange.started()) Throw(ErrorCode::kUnavailable, "pass on an answer: its deadline passed");
-  lane::Answer answer = DeadlineExceeded();
+  lane::Answer answer = lane::DeadlineExceeded("the request's deadline passed");
   co_await Respond(exchange, turn, std::move(answer), TurnEnd::kDeadline);
 }
 
@@ -232,51 +251,119 @@ Choice Proxy::Choose(Turn& turn) {
   ask.session = turn.request.session;
   ask.tried = turn.tried;
   ask.may_wait = MayWait(turn);
-  const uint64_t high = random_();
-  return ChooseIsland(ask, pool_.snapshot(), high << 32 | random_());
+  return ChooseIsland(ask, pool_.snapshot(), random_());
 }
 
 // Waits until islands may have changed. False: there is nothing to wait for, or no time left.
 Task<bool> Proxy::AwaitChange(Turn& turn, Verdict verdict) {
   std::optional<MonotonicTime> until = turn.wait_until;
-  if (verdict == Verdict::kQueue) until = turn.arrived + options_.queue_limit;
+  // For room, and for a switch that is under way; the latter not if the request waits for nothing.
+  const bool short_wait = verdict == Verdict::kQueue || (verdict == Verdict::kWait && !until);
+  if (short_wait) until = turn.arrived + options_.queue_limit;
   if (!until || Left(*until) == Milliseconds(0)) co_return false;
   const struct Waiting {
-    explicit Waiting(uint64_t& c) : count(c) { ++count; }
-    ~Waiting() { --count; }
+    Waiting(Proxy& p, uint64_t& c) : proxy(p), count(c) {
+      ++count;
+      proxy.FitRoom();
+    }
+    ~Waiting() {
+      --count;
+      proxy.FitRoom();
+    }
+    Proxy& proxy;
     uint64_t& count;
-  } counted(verdict == Verdict::kQueue ? queued_ : waiting_);
+  } counted(*this, verdict == Verdict::kQueue ? queued_ : waiting_);
   net::Bell& bell = verdict == Verdict::kQueue ? room_ : changed_;
   co_await bell.Wait(Left(*until));
   co_return true;
 }
 
+void Proxy::OnPoolChanged() {
+  fleet_room_ = RoomOf(pool_.snapshot());
+  FitRoom();
+  changed_.Ring();
+  if (queued_ > 0) room_.Ring();
+}
+
+// No more are let in than islands have room for, so that those who queue do so where clients take
+// turns. Who waits for a version takes no room. Without islands nobody queues for them.
+void Proxy::FitRoom() {
+  const size_t room = fleet_room_ == 0 ? options_.room.in_flight : fleet_room_ + waiting_;
+  entrance_.set_in_flight_limit(std::min(room, options_.room.in_flight));
+}
+
 // True: it was answered.
 Task<bool> Proxy::TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice) {
+  const bool hedges = options_.hedge_after.count() > 0 && choice.alternatives &&
+                      choice.verdict == Verdict::kSend &&
+                      turn.route.kind == lane::RouteKind::kGenerate;
+  if (hedges) co_return co_await TryTwo(exchange, turn, choice);
   ++turn.attempts;
-  // Copies: the pool may change meanwhile.
-  const net::Origin url = pool_.url(choice.island);
-  const std::string run = pool_.snapshot().runs[turn.run].name;
+  const net::Origin url = pool_.url(choice.island);  // a copy: the pool may change meanwhile
+  const Question question = QuestionOf(turn);
   IslandVisit visit(pool_, choice.island);
   net::RequestHead head = HeadFor(turn, choice);
-  Reply reply = co_await AskIsland(client_, url, turn, run, std::move(head), kWholeBytes);
+  Reply reply = co_await AskIsland(client_, url, question, std::move(head), kWholeBytes);
   ++counters_.attempts[static_cast<size_t>(reply.outcome)];
-  if (reply.failure.empty()) {
+  const bool answered = reply.failure.empty();
+  if (answered) {
     turn.island = pool_.id(choice.island);
     co_await PassOn(exchange, turn, reply, visit);
-    if (queued_ > 0) room_.Ring();
-    co_return true;
+  } else {
+    visit.End(reply.outcome);
+    TakeFailure(turn, choice.island, reply);
   }
-  visit.End(reply.outcome);
   if (queued_ > 0) room_.Ring();
+  co_return answered;
+}
+
+// As TryIsland, with a second island if the first is slow. The slower one is called off.
+Task<bool> Proxy::TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice) {
+  Hedge hedge(loop_, client_, pool_, turn.body, kWholeBytes);
+  ++turn.attempts;
+  hedge.Begin(choice.island, QuestionOf(turn), HeadFor(turn, choice));
+  Hedge::Attempt* ended = co_await hedge.Next(options_.hedge_after);
+  if (ended == nullptr && turn.attempts < options_.attempts) {
+    turn.tried.push_back(choice.island);
+    const Choice second = Choose(turn);
+    turn.tried.pop_back();
+    if (second.verdict == Verdict::kSend) {
+      ++turn.attempts;
+      ++counters_.hedged;
+      hedge.Begin(second.island, QuestionOf(turn), HeadFor(turn, second));
+    }
+  }
+  while (ended == nullptr || !ended->reply->failure.empty()) {
+    if (ended != nullptr) {
+      ++counters_.attempts[static_cast<size_t>(ended->reply->outcome)];
+      ended->visit.End(ended->reply->outcome);
+      TakeFailure(turn, ended->visit.island(), *ended->reply);
+    }
+    ended = co_await hedge.Next(net::kUntilRung);
+    if (ended == nullptr) co_return false;
+  }
+  ++counters_.attempts[static_cast<size_t>(ended->reply->outcome)];
+  turn.island = pool_.id(ended->visit.island());
+  hedge.KeepOnly(*ended);
+  co_await PassOn(exchange, turn, *ended->reply, ended->visit);
+  co_return true;
+}
+
+// Another island is to be asked, if there is one.
+void Proxy::TakeFailure(Turn& turn, uint32_t island, Reply& reply) {
   if (turn.tried.empty()) turn.tried_at = pool_.generation();
-  turn.tried.push_back(choice.island);
+  turn.tried.push_back(island);
   turn.failure = std::move(reply.failure);
   if (reply.outcome == Outcome::kRefused) {
     turn.refusal = lane::Answer{std::move(reply.call->head()), std::move(reply.begun)};
   }
-  if (on_failure_) on_failure_(turn, choice.island, reply.outcome);
-  co_return false;
+  if (on_failure_) on_failure_(turn, island, reply.outcome);
+}
+
+// What it asks of islands. Of the turn's body there is a view.
+Question Proxy::QuestionOf(const Turn& turn) const {
+  return {turn.route.kind == lane::RouteKind::kGenerate, turn.deadline.has_value(),
+          turn.request.constraint, pool_.snapshot().runs[turn.run].name, turn.body};
 }
 
 net::RequestHead Proxy::HeadFor(const Turn& turn, const Choice& choice) const {
@@ -312,7 +399,7 @@ Task<void> Proxy::Refuse(net::Exchange& exchange, Turn& turn, const Choice& choi
   if (choice.verdict == Verdict::kQueue) {
     answer = Overloaded("the islands that satisfy the request have no room");
     end = TurnEnd::kShed;
-  } else if (choice.verdict == Verdict::kRefuse || choice.verdict == Verdict::kWait) {
+  } else if (IsNotReady(turn, choice.verdict)) {
     answer = NotReady(turn.request.constraint, choice.newest);
     end = TurnEnd::kNotReady;
   } else if (turn.refusal) {

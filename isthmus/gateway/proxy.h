@@ -31,8 +31,12 @@ struct ProxyOptions {
   // Of all bodies that no island has answered yet.
   uint64_t max_held_bytes = uint64_t{1} << 30;
   uint32_t attempts = 4;
+  // A second island is asked if the first has given no byte for so long; 0: never.
+  net::Milliseconds hedge_after{0};
   std::optional<uint64_t> max_lag;  // of every request, in versions
   bool record = false;              // answers are collected
+  bool record_requests = false;     // and requests are kept
+  size_t record_answer_bytes = size_t{64} << 20;
   // Sent to islands in place of what the client sent; empty: the client's own field is passed on,
   // unless `keep_authorization` is false.
   std::string island_token;
@@ -46,6 +50,7 @@ inline constexpr size_t kOutcomes = 5;  // of Outcome
 struct ProxyCounters {
   std::array<uint64_t, kTurnEnds> ends{};      // by TurnEnd
   std::array<uint64_t, kOutcomes> attempts{};  // by Outcome
+  uint64_t hedged = 0;                         // requests for which a second island was asked
   uint64_t bytes_in = 0;                       // of bodies
   uint64_t bytes_out = 0;
 };
@@ -60,9 +65,14 @@ class Proxy {
   net::Task<void> Handle(net::Exchange& exchange);
 
   // Islands have changed in what may let a waiting request go.
-  void OnPoolChanged() { changed_.Ring(); }
-  // Called once for each request when all of it has ended; may take it apart. Must not throw.
-  void set_on_end(std::function<void(Turn&)> on_end) { on_end_ = std::move(on_end); }
+  void OnPoolChanged();
+  // Called once for each request when all of it has ended. Must not throw.
+  void set_on_end(std::function<void(const Turn&)> on_end) { on_end_ = std::move(on_end); }
+  // Called once for an answer that was collected and is finished, before its last bytes leave; may
+  // take it apart. Must not throw.
+  void set_on_rollout(std::function<void(Turn&)> on_rollout) {
+    on_rollout_ = std::move(on_rollout);
+  }
   // Called for each attempt that another one follows, if any island is left: Turn::failure says
   // why. Must not throw.
   void set_on_failure(std::function<void(const Turn&, uint32_t island, Outcome)> on_failure) {
@@ -85,7 +95,11 @@ class Proxy {
   bool Pin(Turn& turn);
   Choice Choose(Turn& turn);
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
+  void FitRoom();
   net::Task<bool> TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice);
+  net::Task<bool> TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice);
+  Question QuestionOf(const Turn& turn) const;
+  void TakeFailure(Turn& turn, uint32_t island, Reply& reply);
   net::RequestHead HeadFor(const Turn& turn, const Choice& choice) const;
   net::Task<void> Refuse(net::Exchange& exchange, Turn& turn, const Choice& choice);
   net::Task<void> RefusePin(net::Exchange& exchange, Turn& turn);
@@ -94,11 +108,13 @@ class Proxy {
   // proxy_answer.cc
   net::Task<void> PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, IslandVisit& visit);
   void BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head);
+  void BeginCollecting(Turn& turn) const;
   void Observe(Turn& turn, std::string_view piece);
   void EndAnswer(Turn& turn);
   VersionNumber Newest(const Turn& turn) const;
-  void Finish(Turn& turn);
+  void Finish(const Turn& turn);
 
+  net::Loop& loop_;
   ProxyOptions options_;
   Pool& pool_;
   Entrance entrance_;
@@ -108,11 +124,13 @@ class Proxy {
   net::Bell changed_;  // an island has reported
   net::Bell room_;     // an island has room again
   Pins pins_;
-  std::minstd_rand random_;
+  std::mt19937_64 random_;
   uint64_t next_id_ = 0;
+  uint64_t fleet_room_ = 0;
   uint64_t waiting_ = 0;  // for changed_
   uint64_t queued_ = 0;   // for room_
-  std::function<void(Turn&)> on_end_;
+  std::function<void(const Turn&)> on_end_;
+  std::function<void(Turn&)> on_rollout_;
   std::function<void(const Turn&, uint32_t island, Outcome)> on_failure_;
   ProxyCounters counters_;
 };

@@ -12,7 +12,14 @@ namespace {
 using net::Task;
 
 constexpr int kSuccess = 2;  // of status / 100
-constexpr int kRevokedStatus = 410;
+
+// Of an answer that was passed on, whatever it says.
+TurnEnd EndOf(int status) {
+  constexpr int kRevoked = 410;
+  constexpr int kDeadline = 504;
+  if (status == kDeadline) return TurnEnd::kDeadline;
+  return status == kRevoked ? TurnEnd::kRevoked : TurnEnd::kServed;
+}
 
 VersionNumber NumberAt(std::string_view text) {
   VersionNumber version = kNoVersion;
@@ -50,7 +57,7 @@ Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, Isla
       reading = false;
       Observe(turn, piece);
     }
-    visit.End(Outcome::kServed);
+    visit.End(reply.outcome);
     EndAnswer(turn);
     co_await exchange.Finish(piece);
   } catch (const Error& error) {
@@ -64,12 +71,12 @@ Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, Isla
 
 void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
   turn.held.Release();
-  if (!options_.record) turn.body = {};
   turn.status = head->status;
   turn.first_byte_ms = SecondsSince(turn.arrived) * 1000;
   turn.streamed = lane::IsEventStream(*head);
   turn.version_start = VersionIn(*head, "Isthmus-Version-Start");
   turn.version_end = VersionIn(*head, "Isthmus-Version-End");
+  BeginCollecting(turn);
   net::Headers& headers = head->headers;
   net::RemoveHopByHop(&headers);
   headers.Set("Isthmus-Request-Id", turn.id);
@@ -81,11 +88,16 @@ void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
     const uint64_t lag = LagOf(turn.version_end, Newest(turn));
     headers.Set("Isthmus-Lag-End", std::to_string(lag));
   }
-  if (options_.record && turn.status / 100 == kSuccess) {
+}
+
+void Proxy::BeginCollecting(Turn& turn) const {
+  const bool made_by_weights = turn.version_start != kNoVersion;
+  if (options_.record && made_by_weights && turn.status / 100 == kSuccess) {
     turn.collector.emplace(
         turn.streamed ? RolloutCollector::Form::kEvents : RolloutCollector::Form::kOnePiece,
-        ExpectedChoices(turn.body));
+        ExpectedChoices(turn.body), options_.record_answer_bytes);
   }
+  if (!turn.collector || !options_.record_requests) turn.body = {};
 }
 
 void Proxy::Observe(Turn& turn, std::string_view piece) {
@@ -96,13 +108,15 @@ void Proxy::Observe(Turn& turn, std::string_view piece) {
 
 // All of it has come; the client may not have it yet, and may never get it.
 void Proxy::EndAnswer(Turn& turn) {
-  if (turn.collector) turn.collector->End();
   if (turn.version_end == kNoVersion) turn.version_end = turn.version_start;
   turn.lag_end = LagOf(turn.version_end, Newest(turn));
-  turn.end = turn.status == kRevokedStatus ? TurnEnd::kRevoked : TurnEnd::kServed;
+  turn.end = EndOf(turn.status);
   if (turn.request.pin_session && turn.version_start != kNoVersion && turn.run != kNoRun) {
     pins_.Keep(pool_.snapshot().runs[turn.run].name, turn.request.session, turn.version_start);
   }
+  if (!turn.collector) return;
+  turn.collector->End();
+  if (turn.collector->finished() && on_rollout_) on_rollout_(turn);
 }
 
 VersionNumber Proxy::Newest(const Turn& turn) const {
@@ -110,7 +124,7 @@ VersionNumber Proxy::Newest(const Turn& turn) const {
   return turn.run < runs.size() ? runs[turn.run].newest : kNoVersion;
 }
 
-void Proxy::Finish(Turn& turn) {
+void Proxy::Finish(const Turn& turn) {
   ++counters_.ends[static_cast<size_t>(turn.end)];
   if (on_end_) on_end_(turn);
 }

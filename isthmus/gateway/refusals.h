@@ -14,8 +14,6 @@ namespace isthmus::gateway {
 lane::Answer NotReady(const lane::Constraint& asked, VersionNumber newest);
 // 429, with Retry-After.
 lane::Answer Overloaded(std::string_view message);
-// 504
-lane::Answer DeadlineExceeded();
 
 }  // namespace isthmus::gateway
 

@@ -55,6 +55,7 @@ void Timelines::Forget(Mark now) {
   if (islands_.size() <= limits_.islands) return;
   // Those that are not listed go first, the longest gone of them before the others.
   std::vector<std::pair<uint64_t, std::string>> order;
+  order.reserve(islands_.size());
   for (const auto& [id, island] : islands_) order.emplace_back(island.seen, id);
   const auto end = order.begin() + static_cast<std::ptrdiff_t>(islands_.size() - limits_.islands);
   std::nth_element(order.begin(), end, order.end());

@@ -15,8 +15,8 @@ namespace json = boost::json;
 std::map<std::string, std::string> Lines(const Timelines& timelines, uint64_t sequence,
                                          int64_t from_ms) {
   std::map<std::string, std::string> lines;
-  const std::string text = timelines.ToJson(sequence, from_ms);
-  for (const json::value& island : json::parse(text).as_array()) {
+  const json::value all = json::parse(timelines.ToJson(sequence, from_ms));
+  for (const json::value& island : all.as_array()) {
     lines[std::string(island.at("id").as_string())] = json::serialize(island.at("changes"));
   }
   return lines;

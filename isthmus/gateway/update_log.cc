@@ -133,6 +133,7 @@ std::string UpdateLog::ToJson(uint64_t sequence, int64_t from_ms) const {
 }
 
 std::string UpdateLog::SummariesJson(uint64_t sequence, int64_t from_ms) const {
+  if (updates_.empty() || updates_.back().seen.sequence <= sequence) return "[]";
   std::map<std::pair<std::string_view, VersionNumber>, Summary> by_target;
   for (auto update = updates_.rbegin(); update != updates_.rend(); ++update) {
     if (update->seen.time_ms < from_ms) break;
@@ -141,6 +142,7 @@ std::string UpdateLog::SummariesJson(uint64_t sequence, int64_t from_ms) const {
     summary.updates.push_back(&*update);
   }
   std::vector<const Summary*> newest;
+  newest.reserve(by_target.size());
   for (const auto& [target, summary] : by_target) newest.push_back(&summary);
   std::stable_sort(newest.begin(), newest.end(), [](const Summary* one, const Summary* other) {
     return one->newest.sequence > other->newest.sequence;
@@ -159,6 +161,7 @@ std::string UpdateLog::SummaryJson(const Summary& summary) {
   const Update& newest = *summary.updates.front();
   size_t failed = 0;
   std::vector<uint64_t> bytes;
+  bytes.reserve(summary.updates.size());
   for (const Update* update : summary.updates) {
     failed += update->ok ? 0 : 1;
     bytes.push_back(update->fetched_bytes);

@@ -38,7 +38,11 @@ TEST(UpdateLogTest, EachUpdateIsKeptOnce) {
   EXPECT_EQ(updates[0].at("to"), 2);
   EXPECT_EQ(updates[1].at("from"), 2);
   EXPECT_EQ(updates[0].at("fetched_bytes"), 500);
-  EXPECT_EQ(json::serialize(updates[0].at("ms")), "[3E1,0,0,0,0,0,0,0,0,0,0,0,7E0,0,5.3E0]");
+  const json::value& milliseconds = updates[0].at("ms");
+  EXPECT_EQ(milliseconds.as_array().size(), kPhases.size());
+  EXPECT_EQ(milliseconds.at(0), 30);
+  EXPECT_EQ(milliseconds.at(12), 7);
+  EXPECT_EQ(milliseconds.at(14).to_number<double>(), 5.3);
   EXPECT_EQ(List(log, 2).size(), 1u);
   EXPECT_EQ(List(log, 0, 1'001).size(), 1u);
   EXPECT_TRUE(List(log, 3).empty());

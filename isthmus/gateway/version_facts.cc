@@ -6,6 +6,7 @@
 #include <boost/json/string.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace isthmus::gateway {
 namespace {
@@ -45,8 +46,9 @@ json::object MetaOf(const json::object& facts) {
   return kept;
 }
 
-VersionNumber NumberOf(const json::object& facts) {
-  const json::value number = CountOf(facts, "version");
+VersionNumber NumberOf(const json::value& facts) {
+  if (!facts.is_object()) return kNoVersion;
+  const json::value number = CountOf(facts.get_object(), "version");
   if (number.is_null()) return kNoVersion;
   const auto version = number.to_number<uint64_t>();
   return version <= 9'999'999'999 ? version : kNoVersion;
@@ -64,21 +66,38 @@ void VersionFacts::Record(const std::vector<IslandFacts>& facts, Mark now) {
       if (runs_.size() == limits_.runs) continue;
       run = runs_.try_emplace(island.report->run).first;
     }
+    if (ToldBefore(island, now)) continue;
     for (const json::value& each : island.report->versions) {
-      if (each.is_object()) RecordOne(run->first, each.get_object(), &run->second, now);
+      RecordOne(run->first, each, &run->second, now);
     }
   }
+  std::erase_if(told_, [&](const auto& island) { return island.second.seen != now.sequence; });
   std::erase_if(runs_, [&](const auto& run) { return !listed.contains(run.first); });
 }
 
-void VersionFacts::RecordOne(const std::string& run, const json::object& facts, Versions* versions,
-                             Mark now) const {
-  const VersionNumber version = NumberOf(facts);
+bool VersionFacts::ToldBefore(const IslandFacts& island, Mark now) {
+  const json::array& versions = island.report->versions;
+  Told telling{now.sequence, island.report->run, versions.size(), kNoVersion, kNoVersion};
+  if (!versions.empty()) {
+    telling.first = NumberOf(versions.front());
+    telling.last = NumberOf(versions.back());
+  }
+  Told& told = told_[island.id];
+  const bool same = told.run == telling.run && told.size == telling.size &&
+                    told.first == telling.first && told.last == telling.last;
+  told = std::move(telling);
+  return same;
+}
+
+void VersionFacts::RecordOne(const std::string& run, const json::value& reported,
+                             Versions* versions, Mark now) const {
+  const VersionNumber version = NumberOf(reported);
   if (version == kNoVersion || versions->contains(version)) return;
   if (versions->size() == limits_.versions) {
     if (version < versions->begin()->first) return;
     versions->erase(versions->begin());
   }
+  const json::object& facts = reported.get_object();
   versions->emplace(version, Facts{now.sequence, json::serialize(json::object{
                                                      {"run", run},
                                                      {"version", version},

@@ -3,10 +3,11 @@
 #ifndef ISTHMUS_GATEWAY_VERSION_FACTS_H_
 #define ISTHMUS_GATEWAY_VERSION_FACTS_H_
 
-#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "isthmus/gateway/pool.h"
@@ -35,10 +36,21 @@ class VersionFacts {
   };
   using Versions = std::map<VersionNumber, Facts>;
 
-  void RecordOne(const std::string& run, const boost::json::object& facts, Versions* versions,
+  void RecordOne(const std::string& run, const boost::json::value& reported, Versions* versions,
                  Mark now) const;
 
+  // Which versions an island told of last. Most samples bring nothing new: then no list is read.
+  struct Told {
+    uint64_t seen = 0;  // the last sequence in which it was listed
+    std::string run;
+    size_t size = 0;
+    VersionNumber first = kNoVersion;
+    VersionNumber last = kNoVersion;
+  };
+  bool ToldBefore(const IslandFacts& island, Mark now);
+
   VersionFactsLimits limits_;
+  std::unordered_map<std::string, Told> told_;
   std::map<std::string, Versions> runs_;
 };
 

@@ -52,6 +52,20 @@ TEST(VersionFactsTest, TheNewestVersionsOfARunAreKept) {
   EXPECT_EQ(versions[1].at("version"), 9);
 }
 
+TEST(VersionFactsTest, ListsThatGrowAreReadAgain) {
+  VersionFacts facts{VersionFactsLimits{}};
+  facts.Record({Reporting("a", {{{"version", 1}}})}, {1, 1});
+  facts.Record({Reporting("a", {{{"version", 1}}, {{"version", 2}}})}, {2, 2});
+  facts.Record({Reporting("a", {{{"version", 2}}, {{"version", 3}}})}, {3, 3});
+  facts.Record(
+      {Reporting("a", {{{"version", 2}}, {{"version", 3}}}), Reporting("b", {{{"version", 4}}})},
+      {4, 4});
+  EXPECT_EQ(List(facts).size(), 4u);
+  EXPECT_EQ(List(facts, 3).size(), 1u);
+  facts.Record({Reporting("a", {{{"version", 2}}, {{"version", 3}}}, "another run")}, {5, 5});
+  EXPECT_EQ(List(facts, 4).size(), 2u);
+}
+
 TEST(VersionFactsTest, ARunWithoutIslandsIsForgotten) {
   VersionFacts facts{VersionFactsLimits{}};
   facts.Record({Reporting("a", {{{"version", 5}}})}, {1, 1});

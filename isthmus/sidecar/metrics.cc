@@ -34,6 +34,10 @@ constexpr NamedTime kPhases[] = {
     {"resume", &Update::resume_ms}, {"canary", &Update::canary_ms}, {"closed", &Update::closed_ms},
     {"paused", &Update::paused_ms}};
 
+constexpr Phase kStates[] = {Phase::kBooting,   Phase::kCatchingUp, Phase::kReady,
+                             Phase::kStaging,   Phase::kCommitting, Phase::kPoisoned,
+                             Phase::kReseeding, Phase::kStopped};
+
 struct NamedCount {
   const char* outcome;
   uint64_t ProxyCounters::*count;
@@ -56,13 +60,15 @@ void Follow(prometheus::Counter& counter, uint64_t count) {
 struct Metrics::Families {
   explicit Families(const std::string& run) : label({{"run", run}}) {}
 
-  prometheus::Gauge& Gauge(const std::string& name, const std::string& help) {
+  prometheus::Family<prometheus::Gauge>& Gauges(const std::string& name, const std::string& help) {
     return prometheus::BuildGauge()
         .Name("isthmus_sidecar_" + name)
         .Help(help)
         .Labels(label)
-        .Register(registry)
-        .Add({});
+        .Register(registry);
+  }
+  prometheus::Gauge& Gauge(const std::string& name, const std::string& help) {
+    return Gauges(name, help).Add({});
   }
   prometheus::Family<prometheus::Counter>& Counters(const std::string& name,
                                                     const std::string& help) {
@@ -73,9 +79,15 @@ struct Metrics::Families {
         .Register(registry);
   }
 
+  prometheus::Counter& CountOf(UpdateKind kind, const char* result) {
+    return updates.Add({{"kind", std::string(UpdateKindName(kind))}, {"result", result}});
+  }
+
   prometheus::Labels label;
   prometheus::Registry registry;
   prometheus::Gauge& ready = Gauge("ready", "1 while requests are admitted");
+  prometheus::Family<prometheus::Gauge>& state =
+      Gauges("state", "1 for the state that the island is in");
   prometheus::Gauge& served = Gauge("served_version", "The version served; 0: none");
   prometheus::Gauge& target = Gauge("target_version", "The version that should be served");
   prometheus::Gauge& head = Gauge("head_version", "The newest version in the log, as last read");
@@ -98,6 +110,8 @@ struct Metrics::Families {
       Counters("updates_total", "Changes of the engines' version");
   prometheus::Counter& fetched =
       Counters("fetched_bytes_total", "Bytes fetched from the board").Add({});
+  prometheus::Family<prometheus::Gauge>& version_bytes =
+      Gauges("switch_version_bytes", "Bytes fetched for the last switch forward, for each version");
   prometheus::Family<Histogram>& phases = prometheus::BuildHistogram()
                                               .Name("isthmus_sidecar_update_seconds")
                                               .Help("Time of each phase of an update")
@@ -105,15 +119,23 @@ struct Metrics::Families {
                                               .Register(registry);
 };
 
-Metrics::Metrics(const std::string& run) : families_(std::make_unique<Families>(run)) {}
+Metrics::Metrics(const std::string& run) : families_(std::make_unique<Families>(run)) {
+  // From the start, for Prometheus does not see how a series came to its first value.
+  for (const UpdateKind kind :
+       {UpdateKind::kSwitch, UpdateKind::kBoot, UpdateKind::kReseed, UpdateKind::kAdoption}) {
+    families_->CountOf(kind, "ok");
+    families_->CountOf(kind, "failed");
+  }
+}
 Metrics::~Metrics() = default;
 
 void Metrics::Observe(const Update& update) {
-  families_->updates
-      .Add({{"kind", std::string(UpdateKindName(update.kind))},
-            {"result", update.error.empty() ? "ok" : "failed"}})
-      .Increment();
+  families_->CountOf(update.kind, update.error.empty() ? "ok" : "failed").Increment();
   families_->fetched.Increment(static_cast<double>(update.fetched_bytes));
+  if (update.kind == UpdateKind::kSwitch && update.error.empty() && update.to > update.from) {
+    families_->version_bytes.Add({}).Set(static_cast<double>(update.fetched_bytes) /
+                                         static_cast<double>(update.to - update.from));
+  }
   for (const NamedTime& time : kPhases) {
     families_->phases.Add({{"phase", time.phase}}, kSeconds).Observe(update.*time.time_ms / 1000);
   }
@@ -123,6 +145,10 @@ std::string Metrics::Expose(const Moment& moment) {
   Families& all = *families_;
   const Gate& gate = moment.gate;
   all.ready.Set(IsReady(gate) ? 1 : 0);
+  for (const Phase phase : kStates) {
+    all.state.Add({{"state", std::string(PhaseName(phase))}})
+        .Set(phase == moment.report.phase ? 1 : 0);
+  }
   all.served.Set(static_cast<double>(gate.served()));
   all.target.Set(static_cast<double>(moment.report.target));
   all.head.Set(static_cast<double>(moment.report.head));

@@ -86,13 +86,17 @@ class RoutingTest(fleet.FleetTest):
         self.assertEqual(self.gateway.get("/v1/fleet?what=1")[0], 400)
 
     def test_streams_pass_event_by_event(self):
-        self.islands[0].engine.manual()
-        self.islands[1].engine.manual()
-        self.islands[2].engine.manual()
-        reading = island.Reading(self.gateway)
+        for one in self.islands:
+            one.engine.manual()
+        begun = harness.Background(island.Reading, self.gateway)
+        self.wait_until_in_flight(1)
+        for one in self.islands:
+            one.engine.step()
+        reading = begun.result()
         name = reading.headers["Isthmus-Island"]
         engine = next(one.engine for one in self.islands if one.name == name)
-        for count in range(1, island.COMPLETION["max_tokens"] + 1):
+        reading.wait_for_tokens(1)
+        for count in range(2, island.COMPLETION["max_tokens"] + 1):
             engine.step()
             reading.wait_for_tokens(count)
         self.assertTrue(reading.result())
@@ -102,13 +106,11 @@ class RoutingTest(fleet.FleetTest):
             one.engine.manual()
         stream = harness.Background(lambda: self.gateway.stream(
             "/v1/completions", island.COMPLETION))
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 1,
-                           "a request is in flight")
+        self.wait_until_in_flight(1)
         for one in self.islands:
             one.engine.step()
         stream.result().close()
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 0,
-                           "it is in flight no more")
+        self.wait_until_in_flight(0)
         self.wait_for(lambda facts: all(one["in_flight"] == 0 for one in facts["islands"]),
                       "the gateway knows it")
 
@@ -117,8 +119,36 @@ class RoutingTest(fleet.FleetTest):
             one.engine.manual()
         status, _, answer = self.ask({"Isthmus-Deadline-Ms": "300"})
         self.assertEqual((status, answer["error"]["type"]), (504, "DeadlineExceeded"))
-        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == 0,
-                           "its generation has ended")
+        self.wait_until_in_flight(0)
+
+    def wait_until_in_flight(self, count):
+        harness.wait_until(lambda: sum(one.info()["in_flight"] for one in self.islands) == count,
+                           f"{count} requests are in flight")
+
+
+class HedgeTest(fleet.FleetTest):
+    gateway_options = (*fleet.POLL, "--hedge-ms", 50)
+
+    def test_a_second_island_answers_for_a_slow_one(self):
+        slow, quick = self.islands
+        slow.engine.manual()
+        for stream in (False, True) * 5:
+            connection, response = self.gateway.send(
+                "POST", "/v1/completions", {**island.COMPLETION, "stream": stream})
+            with harness.contextlib.closing(connection):
+                self.assertEqual(response.status, 200)
+                self.assertEqual(response.headers["Isthmus-Island"], quick.name)
+                response.read()
+        harness.wait_until(lambda: slow.info()["in_flight"] == 0, "what was slow is called off")
+        self.wait_for(lambda facts: all(one["in_flight"] == 0 for one in facts["islands"]),
+                      "the gateway knows it")
+        self.assertEqual(self.island_facts(slow.name)["state"], "ready")
+
+    def test_if_both_fail_the_client_learns_it(self):
+        for one in self.islands:
+            one.kill()
+        status, _, answer = self.ask()
+        self.assertEqual((status, answer["error"]["retryable"]), (503, True))
 
 
 class ReadyTest(fleet.FleetTest):

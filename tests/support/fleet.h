@@ -6,6 +6,7 @@
 
 #include <boost/json/parse.hpp>
 #include <memory>
+#include <boost/json/serialize.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ void Say(IslandFacts& island, const Change& change) {
 // Islands "i0000" and so on, all of run "r" and serving the same.
 inline std::vector<IslandFacts> MakeFleet(size_t islands, VersionNumber served) {
   std::vector<IslandFacts> fleet;
+  fleet.reserve(islands);
   for (size_t i = 0; i < islands; ++i)
     fleet.push_back(MakeIsland(fmt::format("i{:04}", i), served));
   return fleet;
