@@ -60,7 +60,10 @@ class Fleet:
             ROOT / "bench" / "paced_engine.py", self.steps[0], "--token-ms", options.token_ms,
             "--load-ms", options.load_ms) for _ in range(ISLANDS)]
         self.gateway = None if options.direct else self._start_gateway()
-        self.sidecars = [self._start_sidecar(number) for number in range(ISLANDS)]
+        self.sidecars = []
+        for number in range(ISLANDS):  # so that they read the log at different instants
+            self.sidecars.append(self._start_sidecar(number))
+            time.sleep(POLL_S / ISLANDS)
         self.ports = [sidecar.port for sidecar in self.sidecars]
 
     def _start_gateway(self):

@@ -26,7 +26,7 @@ Island::Island(World& world, uint32_t place, uint32_t region)
       place_(place),
       region_(region),
       latency_(FromSeconds(facts_.latency_s)),
-      poll_phase_(FromSeconds(world.scenario.policy.poll_s * world.draws.Unit())),
+      read_at_(-FromSeconds(world.scenario.policy.poll_s * world.draws.Unit())),
       engine_(facts_.engine) {
   Begin();
   held_ = head_ = world.payloads.head();

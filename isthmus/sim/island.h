@@ -71,7 +71,7 @@ class Island {
   const uint32_t place_;
   const uint32_t region_;
   const SimTime latency_;
-  const SimTime poll_phase_;  // of its readings of the log
+  SimTime read_at_;  // when it last read the log, however old that reading is
 
   std::unique_ptr<sidecar::Gate> gate_;
   Engine engine_;

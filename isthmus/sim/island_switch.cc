@@ -17,9 +17,8 @@ constexpr int kMaxStageRounds = 3;
 void Island::Announce() {
   if (!alive_) return;
   const SimTime poll = FromSeconds(world_.scenario.policy.poll_s);
-  const SimTime at = world_.timeline.now();
-  const SimTime readings = at <= poll_phase_ ? 0 : (at - poll_phase_ + poll - 1) / poll;
-  const SimTime reading = poll_phase_ + readings * poll;
+  const SimTime since = world_.timeline.now() - read_at_;
+  const SimTime reading = read_at_ + (since + poll - 1) / poll * poll;
   world_.timeline.Add(reading + 2 * latency_, EventKind::kLearn, place_, incarnation_);
 }
 
@@ -33,6 +32,7 @@ bool Island::OnLearn(uint32_t incarnation) {
 }
 
 void Island::ReadLog() {
+  if (world_.timeline.now() > 0) read_at_ = world_.timeline.now();  // the first phase is random
   head_ = world_.payloads.head();
   CarryOut(gate_->Learn(head_, now()));
 }
