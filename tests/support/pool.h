@@ -34,7 +34,7 @@ inline IslandReport ReportOf(VersionNumber served, VersionNumber head = kNoVersi
 
 inline net::Origin UrlOf(std::string_view host) { return {false, std::string(host), 8089}; }
 
-inline Registration RegistrationOf(std::string id, VersionNumber served = 7) {
+inline Registration RegistrationOf(const std::string& id, VersionNumber served = 7) {
   Registration registration;
   registration.id = id;
   registration.instance = "i1";
