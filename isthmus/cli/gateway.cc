@@ -1,5 +1,6 @@
 // gateway: one address for a fleet of islands.
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct GatewayArguments {
   uint64_t poll_ms = 1'000;
   uint64_t slow_start_s = 10;
   uint32_t attempts = 4;
+  uint64_t hedge_ms = 0;
   std::optional<uint64_t> max_lag;
   gateway::RoomLimits room;
   uint32_t island_in_flight = 256;
@@ -37,7 +39,12 @@ struct GatewayArguments {
   size_t max_connections = 20'000;
   uint64_t stop_limit_s = 30;
   std::string record, record_spool;
-  bool record_sync = false;
+  bool record_sync = false, record_requests = false;
+  uint64_t record_rotate_bytes = uint64_t{64} << 20;
+  uint64_t record_rotate_s = 60;
+  uint64_t record_spool_bytes = uint64_t{4} << 30;
+  uint64_t record_index_bytes = uint64_t{64} << 20;
+  uint64_t record_answer_bytes = uint64_t{64} << 20;
   StoreArguments store;
   std::string event_log, access_log;
   std::string client_tokens, operator_tokens, island_token;
@@ -57,6 +64,10 @@ std::optional<gateway::RecordOptions> RecordOf(const GatewayArguments& arguments
   record.store = arguments.store.Options();
   record.spool = arguments.record_spool;
   record.sync = arguments.record_sync;
+  record.rotate_bytes = arguments.record_rotate_bytes;
+  record.rotate_interval = seconds(arguments.record_rotate_s);
+  record.max_spool_bytes = arguments.record_spool_bytes;
+  record.max_index_bytes = arguments.record_index_bytes;
   return record;
 }
 
@@ -92,6 +103,9 @@ gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
   options.proxy.limits.idle = seconds(arguments.silence_limit_s);
   options.proxy.limits.pooled = kIslandKeepAlive;
   options.record = RecordOf(arguments);
+  options.proxy.record_requests = arguments.record_requests;
+  options.proxy.record_answer_bytes = arguments.record_answer_bytes;
+  options.proxy.hedge_after = milliseconds(arguments.hedge_ms);
   options.event_log = arguments.event_log;
   options.access_log = arguments.access_log;
   options.client_tokens = PathOrNone(arguments.client_tokens);
@@ -105,6 +119,10 @@ gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
 
 void RunGateway(const GatewayArguments& arguments, Context& context) {
   AllowManyFiles();
+  // A file that would become too large is an error of the write then, as a full disk is.
+  if (std::signal(SIGXFSZ, SIG_IGN) == SIG_ERR) {
+    Throw(ErrorCode::kInternal, "ignore SIGXFSZ: refused");
+  }
   const gateway::GatewayOptions options = OptionsOf(arguments);
   net::Loop loop(1);
   gateway::Gateway gateway(loop, options);
@@ -144,6 +162,11 @@ void AddRequests(CLI::App* command, GatewayArguments* arguments) {
       ->add_option("--attempts", arguments->attempts,
                    "Islands that a request is sent to at most, one after another")
       ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command
+      ->add_option("--hedge-ms", arguments->hedge_ms,
+                   "Ask a second island if the first has sent nothing for so long (0: never)")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{86'400'000}))
       ->capture_default_str();
   const auto seconds_range = CLI::Range(uint64_t{1}, uint64_t{86'400});
   command
@@ -212,6 +235,25 @@ void AddRecord(CLI::App* command, GatewayArguments* arguments) {
                       "Directory on a local disk for rollouts that the store does not have yet");
   command->add_flag("--record-sync", arguments->record_sync,
                     "Sync each rollout to the disk before its answer ends");
+  command->add_flag("--record-requests", arguments->record_requests,
+                    "Write down the bodies of requests too");
+  const auto bytes = CLI::Range(uint64_t{1} << 10, uint64_t{1} << 50);
+  const auto add_bytes = [&](const char* name, uint64_t* value, const char* help) {
+    command->add_option(name, *value, help)->check(bytes)->capture_default_str();
+  };
+  add_bytes("--record-rotate-bytes", &arguments->record_rotate_bytes,
+            "Size of a file of the spool at which it goes to the store");
+  command
+      ->add_option("--record-rotate-s", arguments->record_rotate_s,
+                   "Age of a file of the spool at which it goes to the store")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{86'400}))
+      ->capture_default_str();
+  add_bytes("--record-spool-bytes", &arguments->record_spool_bytes,
+            "Most that the spool may take; beyond, rollouts are not recorded");
+  add_bytes("--record-index-bytes", &arguments->record_index_bytes,
+            "Memory for the ids of rollouts that can be asked for");
+  add_bytes("--record-answer-bytes", &arguments->record_answer_bytes,
+            "Most of an answer that is recorded");
   AddStoreOptions(command, &arguments->store);
   command->add_option("--event-log", arguments->event_log,
                       "File for events as JSON lines; - for standard error");

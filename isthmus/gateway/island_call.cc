@@ -35,18 +35,18 @@ std::string NoVersion(std::string_view said) {
 bool IsRefusal(int status) { return status == 409 || status == 503; }
 bool IsFailure(int status) { return status == 500 || status == 502 || status == 504; }
 
-void Judge(const Turn& turn, std::string_view run, Reply* reply) {
+void Judge(const Question& question, Reply* reply) {
   const net::ResponseHead& head = reply->call->head();
   if (IsRefusal(head.status)) {
     reply->outcome = Outcome::kRefused;
     reply->failure = fmt::format("it answered {}", head.status);
-  } else if (head.status == 504 && turn.deadline) {
+  } else if (head.status == 504 && question.timed) {
     reply->outcome = Outcome::kAbandoned;  // the request's own deadline, which its sidecar keeps
   } else if (IsFailure(head.status)) {
     reply->outcome = Outcome::kFailed;
     reply->failure = fmt::format("it answered {}", head.status);
-  } else if (head.status / 100 == kSuccess && turn.route.kind == lane::RouteKind::kGenerate) {
-    reply->failure = BrokenPromise(head, turn.request.constraint, run);
+  } else if (head.status / 100 == kSuccess && question.generates) {
+    reply->failure = BrokenPromise(head, question.constraint, question.run);
     reply->outcome = reply->failure.empty() ? Outcome::kServed : Outcome::kBrokenPromise;
   } else {
     reply->outcome = Outcome::kServed;
@@ -62,11 +62,11 @@ Task<void> ReadBeginning(Reply* reply, size_t whole_bytes) {
   }
 }
 
-Task<void> Send(net::Client& client, const net::Origin& url, const Turn& turn, std::string_view run,
+Task<void> Send(net::Client& client, const net::Origin& url, const Question& question,
                 net::RequestHead head, size_t whole_bytes, Reply* reply) {
   // Generating twice does no harm: no byte of the first attempt was seen by anybody.
-  reply->call = co_await client.Send(url, std::move(head), turn.body, net::Replay::kAlways);
-  Judge(turn, run, reply);
+  reply->call = co_await client.Send(url, std::move(head), question.body, net::Replay::kAlways);
+  Judge(question, reply);
   if (reply->outcome != Outcome::kBrokenPromise) co_await ReadBeginning(reply, whole_bytes);
 }
 
@@ -95,12 +95,12 @@ std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint&
   return fmt::format("its answer began at version {} and ended at version {}", first, last);
 }
 
-Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Turn& turn,
-                      std::string_view run, net::RequestHead head, size_t whole_bytes) {
+Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Question& question,
+                      net::RequestHead head, size_t whole_bytes) {
   Reply reply;
   std::optional<std::string> failure;
   try {
-    co_await Send(client, url, turn, run, std::move(head), whole_bytes, &reply);
+    co_await Send(client, url, question, std::move(head), whole_bytes, &reply);
   } catch (const Error& error) {
     failure = error.what();
   }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "isthmus/gateway/pool.h"
-#include "isthmus/gateway/turn.h"
+#include "isthmus/lane/request.h"
 #include "isthmus/net/client.h"
 
 namespace isthmus::gateway {
@@ -37,6 +37,15 @@ class IslandVisit {
   bool ended_ = false;
 };
 
+// What an island is asked. Views must live until it has answered.
+struct Question {
+  bool generates = true;  // its answer must be stamped
+  bool timed = false;     // the request has a deadline, which the island keeps too
+  lane::Constraint constraint;
+  std::string run;
+  std::string_view body;
+};
+
 // What an island gave, as far as it was read.
 struct Reply {
   std::optional<net::Call> call;  // none: no answer
@@ -54,8 +63,8 @@ std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint&
 // Asks. An answer that begins well is read as far as is needed to be sure of something to send: an
 // event stream's first piece, or as much of another as fits `whole_bytes`. Never throws but for
 // cancellation.
-net::Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Turn& turn,
-                           std::string_view run, net::RequestHead head, size_t whole_bytes);
+net::Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Question& question,
+                           net::RequestHead head, size_t whole_bytes);
 
 }  // namespace isthmus::gateway
 

@@ -136,6 +136,8 @@ struct Metrics::Families {
       Counters("attempts_total", "Requests sent to islands by what became of them");
   prometheus::Family<prometheus::Counter>& registrations =
       Counters("registrations_total", "Registrations and heartbeats of islands");
+  prometheus::Counter& hedged =
+      Counters("hedged_requests_total", "Requests for which a second island was asked").Add({});
   prometheus::Counter& bytes_in =
       Counters("request_bytes_total", "Bytes of requests' bodies").Add({});
   prometheus::Counter& bytes_out =
@@ -182,6 +184,7 @@ std::string Metrics::Expose(const Moment& moment) {
   Follow(all.registrations.Add({{"result", "accepted"}}), moment.registrations.accepted);
   Follow(all.registrations.Add({{"result", "conflict"}}), moment.registrations.conflicts);
   Follow(all.registrations.Add({{"result", "refused"}}), moment.registrations.refused);
+  Follow(all.hedged, proxy.hedged);
   Follow(all.bytes_in, proxy.bytes_in);
   Follow(all.bytes_out, proxy.bytes_out);
   Follow(all.lost_events, moment.lost_events);

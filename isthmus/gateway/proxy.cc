@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/gateway/hedge.h"
 #include "isthmus/gateway/refusals.h"
 #include "isthmus/lane/request_body.h"
 
@@ -52,7 +53,8 @@ std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfin
 }  // namespace
 
 Proxy::Proxy(net::Loop& loop, ProxyOptions options, Pool& pool)
-    : options_(std::move(options)),
+    : loop_(loop),
+      options_(std::move(options)),
       pool_(pool),
       entrance_(loop, options_.room),
       client_(loop, options_.limits, options_.tls),
@@ -292,30 +294,76 @@ void Proxy::FitRoom() {
 
 // True: it was answered.
 Task<bool> Proxy::TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice) {
+  const bool hedges = options_.hedge_after.count() > 0 && choice.alternatives &&
+                      choice.verdict == Verdict::kSend &&
+                      turn.route.kind == lane::RouteKind::kGenerate;
+  if (hedges) co_return co_await TryTwo(exchange, turn, choice);
   ++turn.attempts;
-  // Copies: the pool may change meanwhile.
-  const net::Origin url = pool_.url(choice.island);
-  const std::string run = pool_.snapshot().runs[turn.run].name;
+  const net::Origin url = pool_.url(choice.island);  // a copy: the pool may change meanwhile
+  const Question question = QuestionOf(turn);
   IslandVisit visit(pool_, choice.island);
   net::RequestHead head = HeadFor(turn, choice);
-  Reply reply = co_await AskIsland(client_, url, turn, run, std::move(head), kWholeBytes);
+  Reply reply = co_await AskIsland(client_, url, question, std::move(head), kWholeBytes);
   ++counters_.attempts[static_cast<size_t>(reply.outcome)];
-  if (reply.failure.empty()) {
+  const bool answered = reply.failure.empty();
+  if (answered) {
     turn.island = pool_.id(choice.island);
     co_await PassOn(exchange, turn, reply, visit);
-    if (queued_ > 0) room_.Ring();
-    co_return true;
+  } else {
+    visit.End(reply.outcome);
+    TakeFailure(turn, choice.island, reply);
   }
-  visit.End(reply.outcome);
   if (queued_ > 0) room_.Ring();
+  co_return answered;
+}
+
+// As TryIsland, with a second island if the first is slow. The slower one is called off.
+Task<bool> Proxy::TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice) {
+  Hedge hedge(loop_, client_, pool_, turn.body, kWholeBytes);
+  ++turn.attempts;
+  hedge.Begin(choice.island, QuestionOf(turn), HeadFor(turn, choice));
+  Hedge::Attempt* ended = co_await hedge.Next(options_.hedge_after);
+  if (ended == nullptr && turn.attempts < options_.attempts) {
+    turn.tried.push_back(choice.island);
+    const Choice second = Choose(turn);
+    turn.tried.pop_back();
+    if (second.verdict == Verdict::kSend) {
+      ++turn.attempts;
+      ++counters_.hedged;
+      hedge.Begin(second.island, QuestionOf(turn), HeadFor(turn, second));
+    }
+  }
+  while (ended == nullptr || !ended->reply->failure.empty()) {
+    if (ended != nullptr) {
+      ++counters_.attempts[static_cast<size_t>(ended->reply->outcome)];
+      ended->visit.End(ended->reply->outcome);
+      TakeFailure(turn, ended->visit.island(), *ended->reply);
+    }
+    ended = co_await hedge.Next(net::kUntilRung);
+    if (ended == nullptr) co_return false;
+  }
+  ++counters_.attempts[static_cast<size_t>(ended->reply->outcome)];
+  turn.island = pool_.id(ended->visit.island());
+  hedge.KeepOnly(*ended);
+  co_await PassOn(exchange, turn, *ended->reply, ended->visit);
+  co_return true;
+}
+
+// Another island is to be asked, if there is one.
+void Proxy::TakeFailure(Turn& turn, uint32_t island, Reply& reply) {
   if (turn.tried.empty()) turn.tried_at = pool_.generation();
-  turn.tried.push_back(choice.island);
+  turn.tried.push_back(island);
   turn.failure = std::move(reply.failure);
   if (reply.outcome == Outcome::kRefused) {
     turn.refusal = lane::Answer{std::move(reply.call->head()), std::move(reply.begun)};
   }
-  if (on_failure_) on_failure_(turn, choice.island, reply.outcome);
-  co_return false;
+  if (on_failure_) on_failure_(turn, island, reply.outcome);
+}
+
+// What it asks of islands. Of the turn's body there is a view.
+Question Proxy::QuestionOf(const Turn& turn) const {
+  return {turn.route.kind == lane::RouteKind::kGenerate, turn.deadline.has_value(),
+          turn.request.constraint, pool_.snapshot().runs[turn.run].name, turn.body};
 }
 
 net::RequestHead Proxy::HeadFor(const Turn& turn, const Choice& choice) const {

@@ -31,8 +31,12 @@ struct ProxyOptions {
   // Of all bodies that no island has answered yet.
   uint64_t max_held_bytes = uint64_t{1} << 30;
   uint32_t attempts = 4;
+  // A second island is asked if the first has given no byte for so long; 0: never.
+  net::Milliseconds hedge_after{0};
   std::optional<uint64_t> max_lag;  // of every request, in versions
   bool record = false;              // answers are collected
+  bool record_requests = false;     // and requests are kept
+  size_t record_answer_bytes = size_t{64} << 20;
   // Sent to islands in place of what the client sent; empty: the client's own field is passed on,
   // unless `keep_authorization` is false.
   std::string island_token;
@@ -46,6 +50,7 @@ inline constexpr size_t kOutcomes = 5;  // of Outcome
 struct ProxyCounters {
   std::array<uint64_t, kTurnEnds> ends{};      // by TurnEnd
   std::array<uint64_t, kOutcomes> attempts{};  // by Outcome
+  uint64_t hedged = 0;                         // requests for which a second island was asked
   uint64_t bytes_in = 0;                       // of bodies
   uint64_t bytes_out = 0;
 };
@@ -92,6 +97,9 @@ class Proxy {
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
   void FitRoom();
   net::Task<bool> TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice);
+  net::Task<bool> TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice);
+  Question QuestionOf(const Turn& turn) const;
+  void TakeFailure(Turn& turn, uint32_t island, Reply& reply);
   net::RequestHead HeadFor(const Turn& turn, const Choice& choice) const;
   net::Task<void> Refuse(net::Exchange& exchange, Turn& turn, const Choice& choice);
   net::Task<void> RefusePin(net::Exchange& exchange, Turn& turn);
@@ -100,11 +108,13 @@ class Proxy {
   // proxy_answer.cc
   net::Task<void> PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, IslandVisit& visit);
   void BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head);
+  void BeginCollecting(Turn& turn) const;
   void Observe(Turn& turn, std::string_view piece);
   void EndAnswer(Turn& turn);
   VersionNumber Newest(const Turn& turn) const;
   void Finish(const Turn& turn);
 
+  net::Loop& loop_;
   ProxyOptions options_;
   Pool& pool_;
   Entrance entrance_;

@@ -71,12 +71,12 @@ Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, Isla
 
 void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
   turn.held.Release();
-  if (!options_.record) turn.body = {};
   turn.status = head->status;
   turn.first_byte_ms = SecondsSince(turn.arrived) * 1000;
   turn.streamed = lane::IsEventStream(*head);
   turn.version_start = VersionIn(*head, "Isthmus-Version-Start");
   turn.version_end = VersionIn(*head, "Isthmus-Version-End");
+  BeginCollecting(turn);
   net::Headers& headers = head->headers;
   net::RemoveHopByHop(&headers);
   headers.Set("Isthmus-Request-Id", turn.id);
@@ -88,11 +88,16 @@ void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
     const uint64_t lag = LagOf(turn.version_end, Newest(turn));
     headers.Set("Isthmus-Lag-End", std::to_string(lag));
   }
-  if (options_.record && turn.status / 100 == kSuccess) {
+}
+
+void Proxy::BeginCollecting(Turn& turn) const {
+  const bool made_by_weights = turn.version_start != kNoVersion;
+  if (options_.record && made_by_weights && turn.status / 100 == kSuccess) {
     turn.collector.emplace(
         turn.streamed ? RolloutCollector::Form::kEvents : RolloutCollector::Form::kOnePiece,
-        ExpectedChoices(turn.body));
+        ExpectedChoices(turn.body), options_.record_answer_bytes);
   }
+  if (!turn.collector || !options_.record_requests) turn.body = {};
 }
 
 void Proxy::Observe(Turn& turn, std::string_view piece) {

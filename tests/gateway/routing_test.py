@@ -126,6 +126,31 @@ class RoutingTest(fleet.FleetTest):
                            f"{count} requests are in flight")
 
 
+class HedgeTest(fleet.FleetTest):
+    gateway_options = (*fleet.POLL, "--hedge-ms", 50)
+
+    def test_a_second_island_answers_for_a_slow_one(self):
+        slow, quick = self.islands
+        slow.engine.manual()
+        for stream in (False, True) * 5:
+            connection, response = self.gateway.send(
+                "POST", "/v1/completions", {**island.COMPLETION, "stream": stream})
+            with harness.contextlib.closing(connection):
+                self.assertEqual(response.status, 200)
+                self.assertEqual(response.headers["Isthmus-Island"], quick.name)
+                response.read()
+        harness.wait_until(lambda: slow.info()["in_flight"] == 0, "what was slow is called off")
+        self.wait_for(lambda facts: all(one["in_flight"] == 0 for one in facts["islands"]),
+                      "the gateway knows it")
+        self.assertEqual(self.island_facts(slow.name)["state"], "ready")
+
+    def test_if_both_fail_the_client_learns_it(self):
+        for one in self.islands:
+            one.kill()
+        status, _, answer = self.ask()
+        self.assertEqual((status, answer["error"]["retryable"]), (503, True))
+
+
 class ReadyTest(fleet.FleetTest):
     def ready(self, query):
         return self.gateway.get(f"/v1/runs/run/ready?{query}")
