@@ -18,8 +18,16 @@ std::string Judge(std::string_view start, std::string_view end, const lane::Cons
   return BrokenPromise(head, asked, "r");
 }
 
-lane::Constraint AtLeast(VersionNumber version) { return {.min_version = version}; }
-lane::Constraint Exactly(VersionNumber version) { return {.exact_version = version}; }
+lane::Constraint AtLeast(VersionNumber version) {
+  lane::Constraint constraint;
+  constraint.min_version = version;
+  return constraint;
+}
+lane::Constraint Exactly(VersionNumber version) {
+  lane::Constraint constraint;
+  constraint.exact_version = version;
+  return constraint;
+}
 
 TEST(BrokenPromiseTest, AStampThatSatisfiesKeepsIt) {
   EXPECT_THAT(Judge("41", "", AtLeast(41)), IsEmpty());
