@@ -110,7 +110,9 @@ class Proxy {
   void BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head);
   void BeginCollecting(Turn& turn) const;
   void Observe(Turn& turn, std::string_view piece);
+  static bool IsOver(const Turn& turn, std::string_view piece);
   void EndAnswer(Turn& turn);
+  void RecordFinished(Turn& turn);
   VersionNumber Newest(const Turn& turn) const;
   void Finish(const Turn& turn);
 

@@ -10,6 +10,7 @@
 #include "isthmus/gateway/fair_queue.h"
 #include "isthmus/gateway/rollout_collector.h"
 #include "isthmus/gateway/snapshot.h"
+#include "isthmus/gateway/version_ends.h"
 #include "isthmus/lane/refusal.h"
 #include "isthmus/lane/request_headers.h"
 #include "isthmus/lane/routes.h"
@@ -73,6 +74,8 @@ struct Turn {
   double queued_ms = 0;
   double first_byte_ms = 0;
   bool streamed = false;
+  bool ended = false;                         // all of the answer has come
+  VersionEnds ends;                           // of a stream
   std::optional<RolloutCollector> collector;  // with --record
 };
 
