@@ -16,6 +16,7 @@ RETRYABLE = (409, 429, 503, 504)
 PROMISES_RETRY_AFTER = (409, 429, 503)
 GATEWAY = "gateway"
 SESSIONS = 12
+PINNING = 3  # clients whose turns are of a pinned session
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -114,7 +115,7 @@ class ChaosClient(threading.Thread):
         self._disturbances = disturbances
         self._ended = threading.Event()
         self._count = 0
-        self._pinned = None  # (session, version or None, the gateway's epoch, turns left)
+        self._pinned = None  # (session, version or None, the gateway's epoch)
         self.counts, self.whole, self.failure = {}, {}, None
         self.start()
 
@@ -138,7 +139,7 @@ class ChaosClient(threading.Thread):
     def _ask(self):
         self._count += 1
         wish = Wish(f"c{self._number}-{self._count}", self._pick, self._test.head)
-        if self._number % 5 == 0:
+        if self._number < PINNING:
             self._pin(wish)
         begin = time.monotonic()
         try:
@@ -163,6 +164,8 @@ class ChaosClient(threading.Thread):
         if response.status == 504:
             assert wish.deadline_s, (wish.id, text)
         assert response.headers["Isthmus-Request-Id"] == wish.id, (wish.id, response.status, text)
+        if response.status == 409:
+            self._pinned = None
         return response.status
 
     def _check_head(self, wish, head):
@@ -222,22 +225,22 @@ class ChaosClient(threading.Thread):
         if "Isthmus-Session-Pin" in wish.headers:
             self._check_pin(int(head["Isthmus-Version-Start"]), answers[-1])
 
-    # Pinned sessions: three turns of one version, if one gateway saw them all.
+    # A pinned session is of one version as long as one gateway knows it. Its lease keeps its island at
+    # that version for minutes, so few clients have one, and another one only when it has come to nothing.
 
     def _pin(self, wish):
-        if self._pinned is None or self._pinned[3] == 0:
-            self._pinned = (wish.id, None, self._disturbances.epoch(GATEWAY), 3)
-        session, version, epoch, turns = self._pinned
-        self._pinned = (session, version, epoch, turns - 1)
-        wish.pin(session)
+        if self._pinned is None:
+            self._pinned = (wish.id, None, self._disturbances.epoch(GATEWAY))
+        wish.pin(self._pinned[0])
 
     def _check_pin(self, start, last):
-        session, version, epoch, turns = self._pinned
-        if version is None:
-            self._pinned = (session, start, epoch, turns)
-        elif epoch == self._disturbances.epoch(GATEWAY):
+        session, version, epoch = self._pinned
+        now = self._disturbances.epoch(GATEWAY)
+        if version is None or epoch != now:
+            self._pinned = (session, start, now)
+        else:
             assert start == version, f"session {session} began at {version}: {start}"
-            assert last["weight_version_end"] == version, (version, last)
+        assert last["weight_version_end"] == start, (start, last)
 
 
 def sum_of(clients):
