@@ -11,6 +11,7 @@
 #   --signing-only what signatures and digests cost a publish (3 min; perf from package linux-perf)
 #   --ranks-only   publishing from many ranks beside one process (3 min)
 #   --router-only  how long a gateway takes to choose an island (10 s)
+#   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
 # Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py and ranks_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,6 +35,7 @@ while [[ $# -gt 0 ]]; do
     --far-only) parts=far ;;
     --ranks-only) parts=ranks ;;
     --router-only) parts=router ;;
+    --simulate-only) parts="simulate agreement" ;;
     -h | --help)
       sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"
       exit
@@ -154,6 +156,14 @@ measure_ranks() {
 
 measure_router() {
   record router "$build/isthmus-bench-router"
+}
+
+measure_simulate() {
+  record simulate /usr/bin/python3 bench/sim_job.py --build "$build"
+}
+
+measure_agreement() {
+  record agreement /usr/bin/python3 bench/sim_agreement.py --build "$build" "${arguments[@]}"
 }
 
 mkdir -p "$results"

@@ -4,7 +4,8 @@
 demo.py [--gib N] [--build DIR]
 
 Then two islands, each a sidecar before a reference engine, follow a run while requests name the
-versions that may answer them (demo_islands.py).
+versions that may answer them (demo_islands.py). Then a gateway before three islands in two regions, of
+which one is killed and another added while requests flow (demo_fleet.py); exits with 1 if one failed.
 
 Two models: the real one of testdata/ and a generated BF16 model of N GiB (default 1; 0 leaves it
 out). A first replica follows version by version, a second goes from nothing straight to the latest;
@@ -23,10 +24,12 @@ import sys
 import tempfile
 import time
 
+import demo_fleet
 import demo_islands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GIB = 1 << 30
+MAKE_MODEL = ROOT / "examples" / "refengine" / "make_model.py"
 STEPS = 4  # of each model
 # Of the generated model: the steps, the board's anchor, the baseline, the replica, and one copy
 # that is being written.
@@ -161,12 +164,11 @@ def demo(build, gib, scratch):
 def print_islands(build, scratch):
     """Two islands that follow a run of small checkpoints; see demo_islands.py."""
     note("two islands: sidecars before reference engines, and requests that name versions")
-    make_model = ROOT / "examples" / "refengine" / "make_model.py"
     fleet = Fleet(build / "isthmus", scratch / "islands", "demo")
 
     def publish(version):
         step = fleet.folder / f"step-{version}"
-        call(sys.executable, make_model, step, "--seed", version)
+        call(sys.executable, MAKE_MODEL, step, "--seed", version)
         fleet.publish(step)
 
     rows, lines = [], []
@@ -175,6 +177,23 @@ def print_islands(build, scratch):
     print()
     print_table(rows, demo_islands.COLUMNS)
     print("\n" + "\n".join(lines))
+
+
+def print_fleet(build, scratch):
+    """A gateway before three islands; see demo_fleet.py. Returns how many requests failed."""
+    note("three islands in two regions behind a gateway, requests that flow all the time")
+    fleet = Fleet(build / "isthmus", scratch / "fleet", "demo")
+
+    def publish(version):
+        step = fleet.folder / f"step-{version}"
+        call(sys.executable, MAKE_MODEL, step, "--seed", version)
+        fleet.publish(step)
+
+    rows, (lines, failed) = demo_fleet.play(fleet.isthmus, ROOT, fleet.folder, publish, note)
+    print()
+    print_table(rows, demo_fleet.COLUMNS)
+    print("\n" + "\n".join(lines))
+    return failed
 
 
 def parse_arguments():
@@ -191,9 +210,10 @@ def main():
         rows = demo(arguments.build, arguments.gib, pathlib.Path(scratch))
         print_table(rows)
         print_islands(arguments.build, pathlib.Path(scratch))
+        failed = print_fleet(arguments.build, pathlib.Path(scratch))
     print("\npatch bytes: uploaded by publish; of a pull from nothing, the bytes that it fetched. "
           f"{os.cpu_count()} CPUs, {time.monotonic() - start:.0f} s in all.")
-    return 0 if all(row[-1] == "identical" for row in rows) else 1
+    return 0 if failed == 0 and all(row[-1] == "identical" for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ class IslandError(Exception):
     pass
 
 
-def call(port, method, path, body=None, headers=None):
+def call(port, method, path, body=None, headers=None, host="127.0.0.1"):
     """(status, body as JSON or None)"""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=LIMIT_S)
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {"Content-Type": "application/json",

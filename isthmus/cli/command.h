@@ -80,6 +80,7 @@ void AddKey(CLI::App& app, Context& context);
 void AddBoardServe(CLI::App& board, Context& context);  // below the command `board`
 void AddSidecar(CLI::App& app, Context& context);
 void AddGateway(CLI::App& app, Context& context);
+void AddSimulate(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddRollouts(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

@@ -134,8 +134,8 @@ void RunGateway(const GatewayArguments& arguments, Context& context) {
 void AddIslands(CLI::App* command, GatewayArguments* arguments) {
   command
       ->add_option("--island", arguments->islands,
-                   "[ID=]URL of an island's sidecar; repeatable. Sidecars with --gateway need not "
-                   "be named")
+                   "[ID=]URL of an island's sidecar; repeatable. Those that register need not be "
+                   "named")
       ->allow_extra_args(false);
   command->add_option("--islands", arguments->islands_file,
                       "File of such islands, one a line; read again when it changes");

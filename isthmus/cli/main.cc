@@ -63,6 +63,7 @@ void Declare(CLI::App& app, Context& context) {
   isthmus::cli::AddKey(app, context);
   isthmus::cli::AddSidecar(app, context);
   isthmus::cli::AddGateway(app, context);
+  isthmus::cli::AddSimulate(app, context);
   isthmus::cli::AddStatus(app, context);
   isthmus::cli::AddRollouts(app, context);
   isthmus::cli::AddCompletion(app, context);

@@ -14,6 +14,7 @@ using isthmus::testing::ExpectError;
 
 IslandView ViewOf(IslandState state, VersionNumber served) {
   IslandView view;
+  view.run = 0;
   view.state = state;
   view.served = served;
   return view;

@@ -55,10 +55,10 @@ void Judge(const Question& question, Reply* reply) {
 
 Task<void> ReadBeginning(Reply* reply, size_t whole_bytes) {
   net::Call& call = *reply->call;
-  const bool events = lane::IsEventStream(call.head());
+  const bool whole = lane::IsJson(call.head());
   while (!call.done() && reply->begun.size() < whole_bytes) {
     reply->begun += co_await call.ReadPiece();
-    if (events && !reply->begun.empty()) co_return;
+    if (!whole && !reply->begun.empty()) co_return;
   }
 }
 

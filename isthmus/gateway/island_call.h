@@ -60,9 +60,9 @@ struct Reply {
 std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint& asked,
                           std::string_view run);
 
-// Asks. An answer that begins well is read as far as is needed to be sure of something to send: an
-// event stream's first piece, or as much of another as fits `whole_bytes`. Never throws but for
-// cancellation.
+// Asks. An answer that begins well is read as far as is needed to be sure of something to send: the
+// first piece of what may be a stream, or as much of a JSON text as fits `whole_bytes`. Never
+// throws but for cancellation.
 net::Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Question& question,
                            net::RequestHead head, size_t whole_bytes);
 

@@ -107,7 +107,7 @@ TEST_F(ProberTest, WhatIsNoReportIsAReasonToSuspect) {
   island.Say(200, R"({"ready":true,"run":"../etc","state":"ready","applied":7})");
   EXPECT_TRUE(Becomes("a", IslandState::kSuspect, "run name"));
   island.Say(200, std::string(kMaxReportBytes + 1, ' '));
-  EXPECT_TRUE(Becomes("a", IslandState::kSuspect, "larger"));
+  EXPECT_TRUE(Becomes("a", IslandState::kSuspect, "more than"));
   island.Say(200, "<html>");
   EXPECT_TRUE(Becomes("a", IslandState::kSuspect, "not JSON"));
   EXPECT_GT(loop_.Do([&] { return prober_->counters().failed; }), 4U);

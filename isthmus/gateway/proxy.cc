@@ -301,6 +301,7 @@ Task<bool> Proxy::TryIsland(net::Exchange& exchange, Turn& turn, const Choice& c
   ++turn.attempts;
   const net::Origin url = pool_.url(choice.island);  // a copy: the pool may change meanwhile
   const Question question = QuestionOf(turn);
+  turn.newest_sent = Newest(turn);
   IslandVisit visit(pool_, choice.island);
   net::RequestHead head = HeadFor(turn, choice);
   Reply reply = co_await AskIsland(client_, url, question, std::move(head), kWholeBytes);
@@ -320,6 +321,7 @@ Task<bool> Proxy::TryIsland(net::Exchange& exchange, Turn& turn, const Choice& c
 // As TryIsland, with a second island if the first is slow. The slower one is called off.
 Task<bool> Proxy::TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice) {
   Hedge hedge(loop_, client_, pool_, turn.body, kWholeBytes);
+  turn.newest_sent = Newest(turn);
   ++turn.attempts;
   hedge.Begin(choice.island, QuestionOf(turn), HeadFor(turn, choice));
   Hedge::Attempt* ended = co_await hedge.Next(options_.hedge_after);

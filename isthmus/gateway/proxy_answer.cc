@@ -84,7 +84,7 @@ void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
   headers.Set("Isthmus-Request-Id", turn.id);
   headers.Set("Isthmus-Island", turn.island);
   if (turn.version_start == kNoVersion) return;  // no weights made it
-  turn.lag_start = LagOf(turn.version_start, Newest(turn));
+  turn.lag_start = LagOf(turn.version_start, turn.newest_sent);
   headers.Set("Isthmus-Lag-Start", std::to_string(turn.lag_start));
   if (whole && turn.version_end != kNoVersion) {
     const uint64_t lag = LagOf(turn.version_end, Newest(turn));

@@ -24,6 +24,7 @@ using lane::Constraint;
 IslandView Island(std::string_view id, VersionNumber served,
                   IslandState state = IslandState::kReady) {
   IslandView island;
+  island.run = 0;
   island.placement = PlacementOf(id);
   island.served = served;
   island.state = state;

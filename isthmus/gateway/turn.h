@@ -59,8 +59,9 @@ struct Turn {
   std::vector<uint32_t> tried;
   uint64_t tried_at = 0;  // the pool's generation at the first of them
   uint32_t attempts = 0;
-  std::optional<lane::Answer> refusal;  // the last that an island gave
-  std::string failure;                  // why the last attempt failed; empty: none has
+  VersionNumber newest_sent = kNoVersion;  // the newest version that was known at the last of them
+  std::optional<lane::Answer> refusal;     // the last that an island gave
+  std::string failure;                     // why the last attempt failed; empty: none has
 
   // What came back.
   TurnEnd end = TurnEnd::kDisconnected;  // unless another end is reached

@@ -102,10 +102,9 @@ void ObjectStamp::Hold(std::string_view piece, size_t begin, Pieces* out) {
 
 void ObjectStamp::Finish(Pieces* out) {
   if (inserted_bytes().value_or(0) == 0) return;
-  released_.clear();
   if (held_.empty()) {
-    released_.assign(*inserted_bytes(), ' ');
-    return Append(released_, out);
+    held_.assign(*inserted_bytes(), ' ');
+    return Append(held_, out);
   }
   Append(beginning_ == Beginning::kEmptyObject ? " " : ",", out);
   Append(members_, out);

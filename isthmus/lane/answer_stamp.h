@@ -40,7 +40,7 @@ class AnswerStamp {
   AnswerStamp& operator=(const AnswerStamp&) = delete;
   virtual ~AnswerStamp() = default;
 
-  // Appends to `out` what may leave. It lives until the next call, and as long as `piece`.
+  // Appends to `out` what may leave. It lives until the next Feed, and as long as `piece`.
   virtual void Feed(std::string_view piece, Pieces* out) = 0;
   // The answer is complete: appends the rest. Once.
   virtual void Finish(Pieces* out) = 0;

@@ -24,8 +24,15 @@ std::string Joined(const AnswerStamp::Pieces& pieces) {
   return joined;
 }
 
-// What leaves; checks the promise of a length on the way.
-std::string Stamped(AnswerShape shape, const Cut& cut) {
+size_t TotalOf(const Cut& cut) {
+  size_t total = 0;
+  for (const std::string_view piece : cut) total += piece.size();
+  return total;
+}
+
+// What leaves; checks the promise of a length on the way. `together`: what the last piece and the
+// end give is looked at when both are there.
+std::string Stamped(AnswerShape shape, const Cut& cut, bool together = false) {
   const auto stamp = MakeAnswerStamp(shape, std::string(kMembers));
   std::string out;
   size_t fed = 0;
@@ -37,13 +44,15 @@ std::string Stamped(AnswerShape shape, const Cut& cut) {
     }
     promised = stamp->inserted_bytes();
   };
-  for (const std::string_view piece : cut) {
-    AnswerStamp::Pieces pieces;
-    stamp->Feed(piece, &pieces);
-    take(pieces);
-    fed += piece.size();
-  }
   AnswerStamp::Pieces pieces;
+  for (const std::string_view piece : cut) {
+    pieces.clear();
+    stamp->Feed(piece, &pieces);
+    fed += piece.size();
+    if (together && fed == TotalOf(cut)) break;
+    take(pieces);
+    pieces.clear();
+  }
   stamp->Finish(&pieces);
   take(pieces);
   if (promised) {
@@ -55,6 +64,7 @@ std::string Stamped(AnswerShape shape, const Cut& cut) {
 void ExpectStamped(AnswerShape shape, std::string_view text, std::string_view expected) {
   for (const Cut& cut : AllCuts(text)) {
     ASSERT_EQ(Stamped(shape, cut), expected) << text << " cut at " << cut.front().size();
+    ASSERT_EQ(Stamped(shape, cut, true), expected) << text << " cut at " << cut.front().size();
   }
 }
 

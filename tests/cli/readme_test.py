@@ -71,6 +71,13 @@ class ReadmeTest(harness.CheckpointTest):
         self.addCleanup(process.terminate)
         return int(process.stdout.readline().rpartition(":")[2])
 
+    def start_gateway(self, line):
+        """Before the sidecar that was started; returns when it knows its island."""
+        port = self.start(line.replace("127.0.0.1:8088", "127.0.0.1:0"))
+        self.moved["127.0.0.1:8088"] = f"127.0.0.1:{port}"
+        client = engines_harness.Client(port)
+        engines_harness.wait_until(lambda: client.get("/health")[0] == 200, "an island serves")
+
     def start_relay(self, line):
         self.moved["/var/cache/"] = f"{self.dir}/cache-of-"
         port = self.start(line.replace("0.0.0.0:8090", "127.0.0.1:0"))
@@ -86,12 +93,16 @@ class ReadmeTest(harness.CheckpointTest):
             self.addCleanup(lambda: self.assertEqual(process.wait(60), 0))
         if line.startswith("isthmus sidecar "):
             return self.start_sidecar(line)
+        if line.startswith("isthmus gateway "):
+            return self.start_gateway(line)
         if line.startswith("isthmus board serve "):
             return self.start_relay(line)
         done = subprocess.run(["bash", "-c", self.here(line)], cwd=self.dir, env=self.environment,
                               text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        if line.startswith("curl "):
+        if line.startswith("curl ") and "/ready" in line:
+            self.assertTrue(json.loads(done.stdout)["ready"])
+        elif line.startswith("curl "):
             self.assertEqual(json.loads(done.stdout)["weight_version_end"], 3)
         return None
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <boost/json/parse.hpp>
-#include <memory>
 #include <boost/json/serialize.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
