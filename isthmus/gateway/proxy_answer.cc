@@ -2,6 +2,7 @@
 #include <charconv>
 #include <utility>
 
+#include "isthmus/base/error.h"
 #include "isthmus/gateway/proxy.h"
 #include "isthmus/gateway/staleness.h"
 #include "isthmus/lane/answer_head.h"
@@ -50,6 +51,7 @@ Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, Isla
     exchange.Start(std::move(head));
     std::string_view piece = reply.begun;
     Observe(turn, piece);
+    CheckEnd(turn, visit);
     while (!call.done()) {
       if (IsOver(turn, piece)) EndAnswer(turn);
       co_await exchange.Write(piece);
@@ -58,6 +60,7 @@ Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, Isla
       piece = co_await call.ReadPiece();
       reading = false;
       Observe(turn, piece);
+      CheckEnd(turn, visit);
     }
     visit.End(reply.outcome);
     EndAnswer(turn);
@@ -109,6 +112,19 @@ void Proxy::Observe(Turn& turn, std::string_view piece) {
     if (end != kNoVersion) turn.version_end = end;
   }
   if (turn.collector) turn.collector->Feed(piece);
+}
+
+// Throws if the answer has come to a version that the request excludes: the rest of it is no use.
+void Proxy::CheckEnd(Turn& turn, IslandVisit& visit) {
+  if (!turn.streamed || turn.version_end == kNoVersion) return;
+  std::string broken = ExcludedVersion(turn.request.constraint, turn.version_end, "came to be");
+  if (broken.empty()) return;
+  visit.End(Outcome::kBrokenPromise);
+  turn.end = TurnEnd::kFailed;
+  turn.failure = std::move(broken);
+  turn.collector.reset();
+  if (on_failure_) on_failure_(turn, visit.island(), Outcome::kBrokenPromise);
+  Throw(ErrorCode::kCorrupt, "pass on an answer of island {}: {}", turn.island, turn.failure);
 }
 
 bool Proxy::IsOver(const Turn& turn, std::string_view piece) {
