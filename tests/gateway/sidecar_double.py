@@ -47,7 +47,7 @@ class Call:
         self.send(STREAM_HEAD.format(start=start))
 
     def event(self, data):
-        text = data if isinstance(data, str) else json.dumps(data)
+        text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"))
         line = f"data: {text}\n\n"
         self.send(f"{len(line):x}\r\n{line}\r\n")
 
