@@ -93,6 +93,7 @@ class Proxy {
   net::Task<void> Place(net::Exchange& exchange, Turn& turn);
   std::optional<std::string> FindRun(Turn& turn) const;
   bool Pin(Turn& turn);
+  bool HasItsRun(const Turn& turn) const;
   Choice Choose(Turn& turn);
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
   void FitRoom();

@@ -138,8 +138,8 @@ void Proxy::EndAnswer(Turn& turn) {
   if (turn.version_end == kNoVersion) turn.version_end = turn.version_start;
   turn.lag_end = LagOf(turn.version_end, Newest(turn));
   turn.end = EndOf(turn.status);
-  if (turn.request.pin_session && turn.version_start != kNoVersion && turn.run != kNoRun) {
-    pins_.Keep(pool_.snapshot().runs[turn.run].name, turn.request.session, turn.version_start);
+  if (turn.request.pin_session && turn.version_start != kNoVersion) {
+    pins_.Keep(turn.run_name, turn.request.session, turn.version_start);
   }
   if (turn.collector) turn.collector->End();
   RecordFinished(turn);
@@ -155,8 +155,7 @@ void Proxy::RecordFinished(Turn& turn) {
 }
 
 VersionNumber Proxy::Newest(const Turn& turn) const {
-  const std::vector<RunView>& runs = pool_.snapshot().runs;
-  return turn.run < runs.size() ? runs[turn.run].newest : kNoVersion;
+  return HasItsRun(turn) ? pool_.snapshot().runs[turn.run].newest : turn.newest_sent;
 }
 
 void Proxy::Finish(const Turn& turn) {

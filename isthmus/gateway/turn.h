@@ -55,6 +55,7 @@ struct Turn {
 
   // Where it was sent.
   uint32_t run = kNoRun;           // its place in Snapshot::runs
+  std::string run_name;            // of that place: a run may be forgotten meanwhile, its place not
   VersionNumber pin = kNoVersion;  // of its session, if the turn is pinned
   std::vector<uint32_t> tried;
   uint64_t tried_at = 0;  // the pool's generation at the first of them
