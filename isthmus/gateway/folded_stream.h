@@ -29,6 +29,9 @@ class FoldedStream {
   void End() { ended_ = true; }
 
   bool finished() const;
+  // Nothing comes any more: "[DONE]" was seen, or what ends a stream without choices, or End
+  // called.
+  bool ended() const { return ended_ || last_event_; }
   // Appends the answer; nothing if no event brought anything.
   void AppendTo(std::string* out) const;
 

@@ -33,13 +33,13 @@ std::string_view PriorityName(Priority priority) {
   return priority == Priority::kTraining ? "training" : "evaluation";
 }
 
-Rollout RolloutOf(Turn& turn, const std::string& instance, std::string run) {
+Rollout RolloutOf(Turn& turn, const std::string& instance) {
   Rollout rollout;
   rollout.request_id = turn.id;
   const auto ago = MonotonicNow() - turn.arrived;
   rollout.arrived = SystemClock().Now() - std::chrono::duration_cast<WallTime::duration>(ago);
   rollout.gateway = instance;
-  rollout.run = std::move(run);
+  rollout.run = turn.run_name;
   rollout.session = turn.request.session;
   rollout.priority = PriorityName(turn.priority);
   rollout.island = turn.island;
@@ -80,8 +80,7 @@ Gateway::Gateway(net::Loop& loop, GatewayOptions options)
     recorder_ = std::make_unique<Recorder>(loop, *options_.record, events_, instance_);
   }
   proxy_.set_on_end([this](const Turn& turn) { OnEnd(turn); });
-  proxy_.set_on_rollout(
-      [this](Turn& turn) { recorder_->Record(RolloutOf(turn, instance_, RunOf(turn))); });
+  proxy_.set_on_rollout([this](Turn& turn) { recorder_->Record(RolloutOf(turn, instance_)); });
   proxy_.set_on_failure([this](const Turn& turn, uint32_t island, Outcome outcome) {
     OnFailure(turn, island, outcome);
   });
@@ -166,23 +165,17 @@ void Gateway::ReadTokens() {
 void Gateway::OnEnd(const Turn& turn) {
   meter_.Observe(turn);
   metrics_.Observe(turn);
-  const std::string run = RunOf(turn);
   if (turn.end == TurnEnd::kServed && turn.version_start != kNoVersion) {
-    staleness_.Observe(run, turn.request.session, turn.lag_start, turn.lag_end);
+    staleness_.Observe(turn.run_name, turn.request.session, turn.lag_start, turn.lag_end);
   }
-  if (!options_.access_log.empty()) LogAccess(turn, run);
+  if (!options_.access_log.empty()) LogAccess(turn);
 }
 
-std::string Gateway::RunOf(const Turn& turn) const {
-  const std::vector<RunView>& runs = pool_.snapshot().runs;
-  return turn.run < runs.size() ? runs[turn.run].name : "";
-}
-
-void Gateway::LogAccess(const Turn& turn, const std::string& run) {
+void Gateway::LogAccess(const Turn& turn) {
   accesses_.Write("request", {{"id", turn.id},
                               {"trace", turn.head.headers.Find("traceparent").value_or("")},
                               {"path", turn.path},
-                              {"run", run},
+                              {"run", turn.run_name},
                               {"session", turn.request.session},
                               {"island", turn.island},
                               {"attempts", turn.attempts},

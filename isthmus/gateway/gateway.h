@@ -66,9 +66,8 @@ class Gateway {
   net::Task<void> Watch();
   void Notice();
   void List(const std::vector<ListedIsland>& islands);
-  std::string RunOf(const Turn& turn) const;
   void OnEnd(const Turn& turn);
-  void LogAccess(const Turn& turn, const std::string& run);
+  void LogAccess(const Turn& turn);
   void OnFailure(const Turn& turn, uint32_t island, Outcome outcome);
   void ReadTokens();
 

@@ -6,6 +6,7 @@
 
 #include "isthmus/base/error.h"
 #include "isthmus/gateway/router.h"
+#include "isthmus/gateway/version_ends.h"
 #include "isthmus/lane/answer_head.h"
 
 namespace isthmus::gateway {
@@ -62,12 +63,24 @@ Task<void> ReadBeginning(Reply* reply, size_t whole_bytes) {
   }
 }
 
+// What the first events say, as long as another island can be asked.
+void JudgeEvents(const Question& question, Reply* reply) {
+  if (reply->outcome != Outcome::kServed || !question.generates) return;
+  if (!lane::IsEventStream(reply->call->head())) return;
+  const VersionNumber said = VersionEnds().Feed(reply->begun);
+  if (said == kNoVersion) return;
+  reply->failure = ExcludedVersion(question.constraint, said, "came to be");
+  if (!reply->failure.empty()) reply->outcome = Outcome::kBrokenPromise;
+}
+
 Task<void> Send(net::Client& client, const net::Origin& url, const Question& question,
                 net::RequestHead head, size_t whole_bytes, Reply* reply) {
   // Generating twice does no harm: no byte of the first attempt was seen by anybody.
   reply->call = co_await client.Send(url, std::move(head), question.body, net::Replay::kAlways);
   Judge(question, reply);
-  if (reply->outcome != Outcome::kBrokenPromise) co_await ReadBeginning(reply, whole_bytes);
+  if (reply->outcome == Outcome::kBrokenPromise) co_return;
+  co_await ReadBeginning(reply, whole_bytes);
+  JudgeEvents(question, reply);
 }
 
 }  // namespace
@@ -79,20 +92,23 @@ std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint&
     return fmt::format("its answer is of the run \"{}\", not of \"{}\"", said_run.substr(0, 128),
                        run);
   }
-  lane::Constraint promised = asked;
-  promised.max_lag_versions.reset();
   const std::string_view start = FieldOf(head, "Isthmus-Version-Start");
   const VersionNumber first = VersionOf(start);
   if (first == kNoVersion) return NoVersion(start);
-  if (!Satisfies(promised, first, kNoVersion)) {
-    return fmt::format("its answer began at version {}, which the request excludes", first);
-  }
+  if (std::string broken = ExcludedVersion(asked, first, "began"); !broken.empty()) return broken;
   const std::optional<std::string_view> end = head.headers.Find("Isthmus-Version-End");
   if (!end) return {};  // a stream, which says so later
   const VersionNumber last = VersionOf(*end);
   if (last == kNoVersion) return NoVersion(*end);
-  if (last >= first && Satisfies(promised, last, kNoVersion)) return {};
-  return fmt::format("its answer began at version {} and ended at version {}", first, last);
+  return ExcludedVersion(asked, last, "ended");
+}
+
+std::string ExcludedVersion(const lane::Constraint& asked, VersionNumber version,
+                            std::string_view what) {
+  lane::Constraint promised = asked;
+  promised.max_lag_versions.reset();
+  if (Satisfies(promised, version, kNoVersion)) return {};
+  return fmt::format("its answer {} at version {}, which the request excludes", what, version);
 }
 
 Task<Reply> AskIsland(net::Client& client, const net::Origin& url, const Question& question,

@@ -56,9 +56,13 @@ struct Reply {
 
 // Whether an answer's stamp keeps the promise that its island made by admitting the request: of the
 // request's run, at a version that satisfies it. Says what is wrong, else nothing. Pure. A lag is
-// the island's own judgement and not looked at.
+// the island's own judgement and not looked at. It may
+// end below its beginning: so do islands whose version was revoked.
 std::string BrokenPromise(const net::ResponseHead& head, const lane::Constraint& asked,
                           std::string_view run);
+// The same of one version of an answer; `what`: "began", "ended".
+std::string ExcludedVersion(const lane::Constraint& asked, VersionNumber version,
+                            std::string_view what);
 
 // Asks. An answer that begins well is read as far as is needed to be sure of something to send: the
 // first piece of what may be a stream, or as much of a JSON text as fits `whole_bytes`. Never

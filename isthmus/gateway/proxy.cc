@@ -192,6 +192,7 @@ Task<void> Proxy::Place(net::Exchange& exchange, Turn& turn) {
       turn.end = TurnEnd::kInvalid;
       Throw(ErrorCode::kInvalid, "{}", *ambiguous);
     }
+    if (turn.run != kNoRun) turn.run_name = pool_.snapshot().runs[turn.run].name;
     if (!Pin(turn)) co_return co_await RefusePin(exchange, turn);
     const Choice choice = Choose(turn);
     const bool send = choice.verdict == Verdict::kSend || choice.verdict == Verdict::kSendEarly;
@@ -227,7 +228,7 @@ std::optional<std::string> Proxy::FindRun(Turn& turn) const {
 // A pinned session asks for its version. False if the request's own fields exclude it.
 bool Proxy::Pin(Turn& turn) {
   if (!turn.request.pin_session || turn.pin != kNoVersion || turn.run == kNoRun) return true;
-  turn.pin = pins_.Find(pool_.snapshot().runs[turn.run].name, turn.request.session);
+  turn.pin = pins_.Find(turn.run_name, turn.request.session);
   if (turn.pin == kNoVersion) return true;
   lane::Constraint& constraint = turn.request.constraint;
   if (constraint.exact_version.value_or(turn.pin) != turn.pin) return false;
@@ -239,12 +240,18 @@ bool Proxy::Pin(Turn& turn) {
   return true;
 }
 
+// While an island was asked its place may have become another run's.
+bool Proxy::HasItsRun(const Turn& turn) const {
+  const std::vector<RunView>& runs = pool_.snapshot().runs;
+  return turn.run < runs.size() && runs[turn.run].name == turn.run_name;
+}
+
 Choice Proxy::Choose(Turn& turn) {
   // Islands that refused may have changed their mind once any island has reported.
   if (MayWait(turn) && !turn.tried.empty() && pool_.generation() != turn.tried_at) {
     turn.tried.clear();
   }
-  if (turn.run == kNoRun) return {};
+  if (!HasItsRun(turn)) return {};
   Ask ask;
   ask.run = turn.run;
   ask.constraint = &turn.request.constraint;
@@ -365,7 +372,7 @@ void Proxy::TakeFailure(Turn& turn, uint32_t island, Reply& reply) {
 // What it asks of islands. Of the turn's body there is a view.
 Question Proxy::QuestionOf(const Turn& turn) const {
   return {turn.route.kind == lane::RouteKind::kGenerate, turn.deadline.has_value(),
-          turn.request.constraint, pool_.snapshot().runs[turn.run].name, turn.body};
+          turn.request.constraint, turn.run_name, turn.body};
 }
 
 net::RequestHead Proxy::HeadFor(const Turn& turn, const Choice& choice) const {

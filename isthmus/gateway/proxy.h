@@ -73,8 +73,8 @@ class Proxy {
   void set_on_rollout(std::function<void(Turn&)> on_rollout) {
     on_rollout_ = std::move(on_rollout);
   }
-  // Called for each attempt that another one follows, if any island is left: Turn::failure says
-  // why. Must not throw.
+  // Called for each attempt that another one follows, if any island is left, and for a promise that
+  // is broken within a stream: Turn::failure says why. Must not throw.
   void set_on_failure(std::function<void(const Turn&, uint32_t island, Outcome)> on_failure) {
     on_failure_ = std::move(on_failure);
   }
@@ -93,6 +93,7 @@ class Proxy {
   net::Task<void> Place(net::Exchange& exchange, Turn& turn);
   std::optional<std::string> FindRun(Turn& turn) const;
   bool Pin(Turn& turn);
+  bool HasItsRun(const Turn& turn) const;
   Choice Choose(Turn& turn);
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
   void FitRoom();
@@ -110,7 +111,10 @@ class Proxy {
   void BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head);
   void BeginCollecting(Turn& turn) const;
   void Observe(Turn& turn, std::string_view piece);
+  void CheckEnd(Turn& turn, IslandVisit& visit);
+  static bool IsOver(const Turn& turn, std::string_view piece);
   void EndAnswer(Turn& turn);
+  void RecordFinished(Turn& turn);
   VersionNumber Newest(const Turn& turn) const;
   void Finish(const Turn& turn);
 

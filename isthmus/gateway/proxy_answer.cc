@@ -2,6 +2,7 @@
 #include <charconv>
 #include <utility>
 
+#include "isthmus/base/error.h"
 #include "isthmus/gateway/proxy.h"
 #include "isthmus/gateway/staleness.h"
 #include "isthmus/lane/answer_head.h"
@@ -31,31 +32,35 @@ VersionNumber VersionIn(const net::ResponseHead& head, std::string_view name) {
   return NumberAt(head.headers.Find(name).value_or(""));
 }
 
-// Of the last event that says so. A text that a model made cannot: its quotes are escaped.
-void FindVersionEnd(std::string_view events, VersionNumber* version) {
-  constexpr std::string_view kKey = R"("weight_version_end":)";
-  const size_t at = events.rfind(kKey);
-  if (at != std::string_view::npos) *version = NumberAt(events.substr(at + kKey.size()));
-}
+// Clients go when they have read this, though the end of the body is still to come.
+bool EndsStream(std::string_view piece) { return piece.ends_with("data: [DONE]\n\n"); }
 
 }  // namespace
 
 Task<void> Proxy::PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, IslandVisit& visit) {
   net::Call& call = *reply.call;
   bool reading = false;
+  const struct Ending {
+    ~Ending() { proxy.RecordFinished(turn); }
+    Proxy& proxy;
+    Turn& turn;
+  } ending{*this, turn};  // whether or not the client is still there
   try {
     net::ResponseHead head = std::move(call.head());
     BeginAnswer(turn, call.done(), &head);
     exchange.Start(std::move(head));
     std::string_view piece = reply.begun;
     Observe(turn, piece);
+    CheckEnd(turn, visit);
     while (!call.done()) {
+      if (IsOver(turn, piece)) EndAnswer(turn);
       co_await exchange.Write(piece);
       if (!call.ready()) co_await exchange.Flush();
       reading = true;
       piece = co_await call.ReadPiece();
       reading = false;
       Observe(turn, piece);
+      CheckEnd(turn, visit);
     }
     visit.End(reply.outcome);
     EndAnswer(turn);
@@ -102,26 +107,55 @@ void Proxy::BeginCollecting(Turn& turn) const {
 
 void Proxy::Observe(Turn& turn, std::string_view piece) {
   counters_.bytes_out += piece.size();
-  if (turn.streamed) FindVersionEnd(piece, &turn.version_end);
+  if (turn.streamed) {
+    const VersionNumber end = turn.ends.Feed(piece);
+    if (end != kNoVersion) turn.version_end = end;
+  }
   if (turn.collector) turn.collector->Feed(piece);
 }
 
-// All of it has come; the client may not have it yet, and may never get it.
+// Throws if the answer has come to a version that the request excludes: the rest of it is no use.
+void Proxy::CheckEnd(Turn& turn, IslandVisit& visit) {
+  if (!turn.streamed || turn.version_end == kNoVersion) return;
+  std::string broken = ExcludedVersion(turn.request.constraint, turn.version_end, "came to be");
+  if (broken.empty()) return;
+  visit.End(Outcome::kBrokenPromise);
+  turn.end = TurnEnd::kFailed;
+  turn.failure = std::move(broken);
+  turn.collector.reset();
+  if (on_failure_) on_failure_(turn, visit.island(), Outcome::kBrokenPromise);
+  Throw(ErrorCode::kCorrupt, "pass on an answer of island {}: {}", turn.island, turn.failure);
+}
+
+bool Proxy::IsOver(const Turn& turn, std::string_view piece) {
+  if (!turn.streamed) return false;
+  return turn.collector ? turn.collector->ended() : EndsStream(piece);
+}
+
+// All of it has come; the client may not have it yet, and may never get it. Again: nothing.
 void Proxy::EndAnswer(Turn& turn) {
+  if (std::exchange(turn.ended, true)) return;
   if (turn.version_end == kNoVersion) turn.version_end = turn.version_start;
   turn.lag_end = LagOf(turn.version_end, Newest(turn));
   turn.end = EndOf(turn.status);
-  if (turn.request.pin_session && turn.version_start != kNoVersion && turn.run != kNoRun) {
-    pins_.Keep(pool_.snapshot().runs[turn.run].name, turn.request.session, turn.version_start);
+  if (turn.request.pin_session && turn.version_start != kNoVersion) {
+    pins_.Keep(turn.run_name, turn.request.session, turn.version_start);
   }
-  if (!turn.collector) return;
-  turn.collector->End();
-  if (turn.collector->finished() && on_rollout_) on_rollout_(turn);
+  if (turn.collector) turn.collector->End();
+  RecordFinished(turn);
+}
+
+// Once: what comes after it is not collected.
+void Proxy::RecordFinished(Turn& turn) {
+  if (!turn.collector || !turn.collector->finished()) return;
+  if (turn.version_end == kNoVersion) turn.version_end = turn.version_start;
+  turn.lag_end = LagOf(turn.version_end, Newest(turn));
+  if (on_rollout_) on_rollout_(turn);
+  turn.collector.reset();
 }
 
 VersionNumber Proxy::Newest(const Turn& turn) const {
-  const std::vector<RunView>& runs = pool_.snapshot().runs;
-  return turn.run < runs.size() ? runs[turn.run].newest : kNoVersion;
+  return HasItsRun(turn) ? pool_.snapshot().runs[turn.run].newest : turn.newest_sent;
 }
 
 void Proxy::Finish(const Turn& turn) {

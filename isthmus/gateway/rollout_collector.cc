@@ -131,6 +131,8 @@ void RolloutCollector::End() {
 
 bool RolloutCollector::finished() const { return state_->whole || state_->fold.finished(); }
 
+bool RolloutCollector::ended() const { return state_->splitter && state_->fold.ended(); }
+
 bool RolloutCollector::cut() const { return state_->budget.cut(); }
 
 std::string RolloutCollector::TakeAnswer() {

@@ -36,6 +36,8 @@ class RolloutCollector {
 
   // For streams also true before End, with the event that ends the last of the expected choices.
   bool finished() const;
+  // A stream whose last event has come, even if its framing does not say so yet.
+  bool ended() const;
   // One line of JSON; empty if there is nothing that could be kept. Once, at the end.
   std::string TakeAnswer();
   // What TakeAnswer gave is not all of the answer.

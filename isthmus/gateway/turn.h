@@ -10,6 +10,7 @@
 #include "isthmus/gateway/fair_queue.h"
 #include "isthmus/gateway/rollout_collector.h"
 #include "isthmus/gateway/snapshot.h"
+#include "isthmus/gateway/version_ends.h"
 #include "isthmus/lane/refusal.h"
 #include "isthmus/lane/request_headers.h"
 #include "isthmus/lane/routes.h"
@@ -54,6 +55,7 @@ struct Turn {
 
   // Where it was sent.
   uint32_t run = kNoRun;           // its place in Snapshot::runs
+  std::string run_name;            // of that place: a run may be forgotten meanwhile, its place not
   VersionNumber pin = kNoVersion;  // of its session, if the turn is pinned
   std::vector<uint32_t> tried;
   uint64_t tried_at = 0;  // the pool's generation at the first of them
@@ -74,6 +76,8 @@ struct Turn {
   double queued_ms = 0;
   double first_byte_ms = 0;
   bool streamed = false;
+  bool ended = false;                         // all of the answer has come
+  VersionEnds ends;                           // of a stream
   std::optional<RolloutCollector> collector;  // with --record
 };
 

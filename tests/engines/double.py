@@ -344,6 +344,8 @@ def arguments(description):
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=2, help="simulated tensor-parallel ranks")
     parser.add_argument("--served-model-name", default="policy")
+    parser.add_argument("--token-ms", type=float, default=0,
+                        help="from one token of all requests to the next; 0: as fast as it can")
     parser.add_argument("--without", action="append", default=[], metavar="PATH",
                         help="a route that this engine does not have; may be repeated")
     return parser

@@ -10,6 +10,7 @@ import json
 import pathlib
 import struct
 import threading
+import time
 import typing
 
 STEPPING = (None, "wait")  # the pause modes in which running requests go on
@@ -87,9 +88,12 @@ class Request:
 
 
 class FakeEngine:
-    """Serves `directory` on `ranks` ranks; makes tokens freely until `set_pacing(manual=True)`."""
+    """Serves `directory` on `ranks` ranks; makes tokens freely until `set_pacing(manual=True)`.
 
-    def __init__(self, directory, ranks, version):
+    `token_s`: seconds from one token of all requests to the next.
+    """
+
+    def __init__(self, directory, ranks, version, token_s=0):
         self.changed = threading.Condition()
         self.ranks = [read_weights(directory)] * ranks
         self.version = version
@@ -101,6 +105,7 @@ class FakeEngine:
         self.running, self.waiting = [], []
         self._prefixes = {}  # (namespace, prompt): digests of the weights that computed its KV
         self._manual = False
+        self._token_s = token_s
         threading.Thread(target=self._drive, daemon=True).start()
 
     # Weights
@@ -170,6 +175,8 @@ class FakeEngine:
             with self.changed:
                 self.changed.wait_for(self._goes_on)
             self.step()
+            if self._token_s:
+                time.sleep(self._token_s)
 
     def _goes_on(self):
         return not self._manual and (self.running and self.pause_mode in STEPPING

@@ -200,7 +200,8 @@ def main():
     parser.add_argument("--incremental-streaming-output", action="store_true")
     parser.add_argument("--health-timeout-s", type=float, default=20.0)
     options = parser.parse_args()
-    engine = fake_engine.FakeEngine(options.directory, options.ranks, options.weight_version)
+    engine = fake_engine.FakeEngine(options.directory, options.ranks, options.weight_version,
+                                    options.token_ms / 1000)
     double.serve(SglangDouble(engine, options), options)
 
 

@@ -182,7 +182,8 @@ def main():
     parser.add_argument("--update-info-keys", default="path",
                         help="the keys that the plug-in's update_info must have, comma-separated")
     options = parser.parse_args()
-    engine = fake_engine.FakeEngine(options.directory, options.ranks, "default")
+    engine = fake_engine.FakeEngine(options.directory, options.ranks, "default",
+                                    options.token_ms / 1000)
     double.serve(VllmDouble(engine, options), options)
 
 

@@ -5,9 +5,12 @@ answer says which bytes made it, and is checked against the version that the ans
 """
 
 import itertools
+import os
 import pathlib
+import random
 import re
 import signal
+import socket
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +20,21 @@ from island import harness, launch  # noqa: E402
 
 START_S = 60
 POLL = ("--poll-ms", 100, "--slow-start-s", 0)
+
+
+def steady_port():
+    """A port that no connection going out may get while its server is down and to come back."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(10_000, first)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no free port")
 
 
 class GatewayProcess(launch.Process):
@@ -34,9 +52,10 @@ class GatewayProcess(launch.Process):
 class Island:
     """A sidecar and its engine. They are killed and started apart."""
 
-    def __init__(self, test, name, *options, kind="vllm", port=0):
+    def __init__(self, test, name, *options, kind="vllm", port=0, engine_options=()):
         self.test, self.name, self.options, self.kind = test, name, options, kind
-        self.engine = test.start_engine(kind)
+        self.engine_options = engine_options
+        self.engine = test.start_engine(kind, *engine_options)
         self.sidecar = None
         self.starts = itertools.count()
         self.start(port)
@@ -49,6 +68,10 @@ class Island:
             *island.POLL, *self.options, port=port)
         self.port = self.sidecar.port
         self.test.addCleanup(self.sidecar.kill)
+
+    @property
+    def registers(self):
+        return "--gateway" in self.options
 
     @property
     def listed(self):
@@ -67,6 +90,25 @@ class Island:
 
     def restart(self):
         self.start(self.port)
+
+    def leave(self):
+        """It says that it leaves, lets its requests end, and ends."""
+        self.test.assertEqual(self.sidecar.stop(), 0, self.sidecar.tail())
+
+    def replace_engine(self):
+        """Another process with the same address, on the weights that engines start with.
+
+        As those of real engines, its start takes longer than the second after which a sidecar has
+        looked.
+        """
+        self.engine.stop()
+        harness.wait_until(lambda: not self.info()["ready"], f"{self.name} misses its engine")
+        self.engine = self.test.start_engine(self.kind, *self.engine_options,
+                                             "--port", self.engine.port)
+
+    def send_signal(self, part, number):
+        """`part`: "sidecar" or "engine"."""
+        os.kill(getattr(self, part).process.pid, number)
 
 
 class FleetTest(harness.ServerTest):
@@ -95,17 +137,18 @@ class FleetTest(harness.ServerTest):
     def board(self):
         return self.run_of_weights.board
 
-    def start_engine(self, kind):
-        engine = island.Double(kind, island.checkpoint(0))
+    def start_engine(self, kind, *options):
+        engine = island.Double(kind, island.checkpoint(0), *options)
         self.addCleanup(engine.stop)
         self.addCleanup(self.assert_no_violations, engine)
         return engine
 
-    def start_island(self, name, *options, port=0):
-        return Island(self, name, *self.island_options, *options, port=port)
+    def start_island(self, name, *options, **more):
+        return Island(self, name, *self.island_options, *options, **more)
 
     def start_gateway(self, *options, port=0):
-        listed = [part for one in self.islands for part in ("--island", one.listed)]
+        listed = [part for one in self.islands if not one.registers
+                  for part in ("--island", one.listed)]
         self.gateways += 1
         self.process = GatewayProcess(self.dir / f"gateway-{self.gateways}.log",
                                       *self.gateway_options, *listed, *options, port=port)

@@ -1,0 +1,468 @@
+#!/usr/bin/env python3
+"""Islands that lie, break and flap: clients get right answers from the others, or are cut off."""
+
+import os
+import pathlib
+import signal
+import sys
+import threading
+import unittest
+
+import fleet
+from doubles import DoublesTest
+from fleet import harness, island
+from sidecar_double import HEAD, STREAM_HEAD, SidecarDouble, chunk, completion, info
+
+TRIES = 200  # of two islands each gets one request of two
+
+
+class LiarsTest(DoublesTest):
+    """One island lies, another one does not: nobody sees the lie, and the liar is found out."""
+
+    def assert_found_out(self, generation, why, headers=None, **more):
+        honest = self.add("honest", lambda call: self.honest(call))
+        liar = self.add("liar", generation, info(self.version))
+        honest.info = info(self.version)
+        self.start()
+        for _ in range(TRIES):
+            status, fields, body = self.ask(headers, **more)
+            self.assertEqual((status, fields["Isthmus-Island"]), (200, "honest"), body)
+            if liar.calls:
+                break
+        self.assertEqual(len(liar.calls), 1)
+        facts = self.wait_for_state("liar", "suspect")
+        self.assertIn("promise", facts["reason"])
+        self.assertIn(why, self.wait_for_event("promise_broken")["error"])
+        self.assertEqual(len(self.events("promise_broken")), 1)
+        self.wait_at_rest()
+
+    version = 5
+
+    def honest(self, call):
+        if b'"stream": true' not in call.body:
+            return call.answer(completion(5), start=5, end=5)
+        call.begin_stream(5)
+        call.event(chunk(5, "stop"))
+        call.event("[DONE]")
+        return call.end_stream()
+
+    def test_a_start_below_the_minimum(self):
+        self.assert_found_out(lambda call: call.answer(completion(4, 5), start=4, end=5),
+                              "version 4", {"Isthmus-Min-Version": "5"})
+
+    def test_a_start_below_the_minimum_of_a_body(self):
+        self.assert_found_out(lambda call: call.answer(completion(4, 5), start=4, end=5),
+                              "version 4", weight_version={"min_version": 5})
+
+    def test_another_version_than_the_exact_one(self):
+        self.assert_found_out(lambda call: call.answer(completion(5, 6), start=5, end=6),
+                              "version 6", {"Isthmus-Exact-Version": "5"})
+
+    def test_another_run(self):
+        head = HEAD.replace("Isthmus-Run: run", "Isthmus-Run: other")
+        self.assert_found_out(lambda call: call.answer(completion(5), head, 5, 5), "other")
+
+    def test_no_stamp(self):
+        head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nIsthmus-Run: run\r\n"
+        self.assert_found_out(lambda call: call.answer(completion(5), head), "no version")
+
+    def test_no_run(self):
+        head = HEAD.replace("Isthmus-Run: run\r\n", "")
+        self.assert_found_out(lambda call: call.answer(completion(5), head, 5, 5), "run")
+
+    def test_a_stamp_that_is_no_version(self):
+        self.assert_found_out(lambda call: call.answer(completion(5), start="5x", end=5), "5x")
+
+    def test_a_stream_that_begins_below(self):
+        def begin(call):
+            call.begin_stream(4)
+            call.event(chunk(4, "stop"))
+            return call.end_stream()
+        self.assert_found_out(begin, "version 4", {"Isthmus-Min-Version": "5"}, stream=True)
+
+
+    def test_a_stream_whose_first_event_is_of_another_version(self):
+        def begin(call):
+            call.begin_stream(5)
+            call.event(chunk(6, "stop"))
+            call.event("[DONE]")
+            return call.end_stream()
+        self.assert_found_out(begin, "version 6", {"Isthmus-Exact-Version": "5"}, stream=True)
+
+
+class LateLieTest(DoublesTest):
+    def test_a_stream_that_comes_to_another_version_is_cut_off(self):
+        seen = threading.Event()
+
+        def lie(call):
+            call.begin_stream(5)
+            call.event(chunk(5))
+            seen.wait(harness.DEADLINE_S)
+            call.event(chunk(6))
+            call.event(chunk(6, "stop"))
+            call.event("[DONE]")
+            return call.end_stream()
+        self.add("liar", lie, info(5))
+        self.start()
+        stream = self.gateway.stream("/v1/completions", island.COMPLETION,
+                                     {"Isthmus-Exact-Version": "5"})
+        self.assertEqual(next(stream)["weight_version_end"], 5)
+        seen.set()
+        with harness.contextlib.suppress(OSError, harness.http.client.HTTPException):
+            self.assertEqual(list(stream), [])
+        self.assertTrue(stream.cut_off)
+        self.wait_for_state("liar", "suspect")
+        self.assertIn("version 6", self.wait_for_event("promise_broken")["error"])
+        self.wait_at_rest()
+
+
+class RollbackTest(fleet.FleetTest):
+    """Who goes back because a version was revoked is no liar."""
+
+    count = 1
+
+    def test_an_answer_may_end_below_its_beginning(self):
+        self.publish()
+        self.wait_for_version(2)
+        engine = self.islands[0].engine
+        engine.manual()
+        asked = harness.Background(self.gateway.post, "/v1/completions",
+                                   {**island.COMPLETION, "max_tokens": 100_000})
+        harness.wait_until(engine.step, "a token of version 2")
+        self.revoke(2)
+
+        def goes_back():
+            engine.step()  # for the canary
+            return self.islands[0].info()["applied"] == 1
+        harness.wait_until(goes_back, "it goes back")
+        while engine.step(1000):
+            pass
+        engine.manual(False)
+        status, answer = asked.result()
+        self.assertEqual((status, island.versions(answer)), (200, (2, 1)), answer)
+        self.wait_for_version(1)
+        self.assertEqual(self.ask()[0], 200)
+
+
+def head_only(call):
+    call.send(STREAM_HEAD.format(start=1))
+    call.reset()
+
+
+def half_a_head(call):
+    call.send("HTTP/1.1 200 OK\r\nContent-Ty")
+
+
+def half_a_body(call):
+    call.send(HEAD.format(start=1, end=1) + "Content-Length: 1000\r\n\r\n{\"half\":")
+
+
+def garbage(call):
+    call.send(os.urandom(20_000))
+
+
+def endless_head(call):
+    call.send(HEAD.format(start=1, end=1))
+    line = b"X-More: " + b"x" * 8000 + b"\r\n"
+    for _ in range((1 << 30) // len(line)):
+        call.send(line)  # ends with an error: nobody reads that
+
+
+def chunked_garbage(call):
+    call.send(HEAD.format(start=1, end=1) + "Transfer-Encoding: chunked\r\n\r\n")
+    call.send("5\r\nhello\r\nzz\r\n")
+
+
+def huge_chunk(call):
+    call.send(HEAD.format(start=1, end=1) + "Transfer-Encoding: chunked\r\n\r\n")
+    call.send("fffffffffffffffff\r\nx")
+
+
+def two_lengths(call):
+    call.send(HEAD.format(start=1, end=1) + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x")
+
+
+def reset_at_once(call):
+    call.reset()
+
+
+def server_error(call):
+    data = b"broken"
+    call.send(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 6\r\n\r\n" + data)
+    return True
+
+
+def half_an_event(call):
+    call.send(STREAM_HEAD.format(start=1))
+    call.reset()
+
+
+class BrokenIslandsTest(DoublesTest):
+    """Nothing was sent to the client: another island answers, and none of many requests fails."""
+
+    FAULTS = (head_only, half_a_head, half_a_body, garbage, endless_head, chunked_garbage, huge_chunk,
+              two_lengths, reset_at_once, server_error, half_an_event)
+
+    def test_another_island_answers(self):
+        broken = self.add("broken")
+        self.add("whole", self.answer)
+        self.start()
+        for fault in self.FAULTS:
+            with self.subTest(fault.__name__):
+                harness.wait_until(lambda: self.facts("broken")["breaker"] == "closed",
+                                   "the breaker is closed")
+                broken.calls, broken.generation = [], fault
+                for number in range(TRIES):
+                    stream = number % 2 == 0
+                    status, fields, body = self.ask(stream=stream)
+                    self.assertEqual((status, fields["Isthmus-Island"]), (200, "whole"), body)
+                    if broken.calls:
+                        break
+                self.assertTrue(broken.calls)
+                self.wait_at_rest()
+                broken.generation = self.answer
+                for _ in range(TRIES):  # one that is served closes the breaker
+                    if self.ask()[1]["Isthmus-Island"] == "broken":
+                        break
+        self.assertEqual(self.events("promise_broken"), [])
+
+    def answer(self, call):
+        if b'"stream": true' in call.body:
+            call.begin_stream()
+            call.event(chunk(1, "stop"))
+            call.event("[DONE]")
+            return call.end_stream()
+        return call.answer(completion())
+
+    def test_more_than_was_promised_is_not_passed_on(self):
+        self.add("more", lambda call: call.send(
+            HEAD.format(start=1, end=1) + "Content-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n"))
+        self.start()
+        for _ in range(5):
+            self.assertEqual(self.ask()[::2], (200, b"{}"))
+
+    def test_death_in_mid_stream_cuts_the_answer_off(self):
+        def die(call):
+            call.begin_stream()
+            call.event(chunk())
+            call.reset()
+        self.add("dies", die)
+        self.start()
+        stream = self.gateway.stream("/v1/completions", island.COMPLETION)
+        events = []
+        with harness.contextlib.suppress(OSError, harness.http.client.HTTPException):
+            events.extend(stream)
+        self.assertTrue(stream.cut_off)
+        self.assertLessEqual(len(events), 1)
+        self.wait_at_rest()
+        self.assertEqual(self.metric('isthmus_gateway_requests_total{outcome="failed"}'), 1)
+
+    def test_garbage_in_mid_stream_cuts_the_answer_off(self):
+        seen = threading.Event()
+
+        def spoil(call):
+            call.begin_stream()
+            call.event(chunk())
+            seen.wait(harness.DEADLINE_S)
+            call.send("zz\r\ngarbage\r\n")
+            call.wait_for_end()
+        self.add("spoils", spoil)
+        self.start()
+        stream = self.gateway.stream("/v1/completions", island.COMPLETION)
+        next(stream)
+        seen.set()
+        with harness.contextlib.suppress(OSError, harness.http.client.HTTPException):
+            list(stream)
+        self.assertTrue(stream.cut_off)
+        self.wait_at_rest()
+
+    def test_one_that_never_answers_is_left_at_the_deadline(self):
+        silent = self.add("silent", lambda call: call.wait_for_end())
+        self.start()
+        status, fields, body = self.ask({"Isthmus-Deadline-Ms": "200"})
+        self.assertEqual(status, 504, body)
+        self.assertTrue(fields["Isthmus-Request-Id"])
+        self.assertEqual(silent.calls[0].headers["isthmus-deadline-ms"].isdecimal(), True)
+        self.wait_at_rest()
+        self.assertEqual(self.facts("silent")["failures"], 0)
+
+    def test_one_that_falls_silent_in_mid_stream_is_left_at_the_deadline(self):
+        def stop(call):
+            call.begin_stream()
+            call.event(chunk())
+            call.wait_for_end()
+        self.add("stops", stop)
+        self.start()
+        stream = self.gateway.stream("/v1/completions", island.COMPLETION,
+                                     {"Isthmus-Deadline-Ms": "500"})
+        events = []
+        with harness.contextlib.suppress(OSError, harness.http.client.HTTPException):
+            events.extend(stream)
+        self.assertTrue(stream.cut_off)
+        self.assertEqual(len(events), 1)
+        self.wait_at_rest()
+
+    def test_refusals_without_end_are_passed_on(self):
+        refusal = ('HTTP/1.1 {}\r\nRetry-After: 1\r\nContent-Type: application/json\r\n'
+                   'Content-Length: 2\r\n\r\n{{}}')
+
+        def refuse(call):
+            call.send(refusal.format("503 Service Unavailable" if len(call.body) % 2 else
+                                     "409 Conflict"))
+            return True
+        for name in ("a", "b", "c"):
+            self.add(name, refuse)
+        self.start()
+        answers = [harness.Background(
+            lambda number=number: self.ask(prompt="x" * number)) for number in range(60)]
+        for answer in answers:
+            status, fields, _ = answer.result()
+            self.assertIn(status, (409, 503))
+            self.assertEqual(fields["Retry-After"], "1")
+        self.wait_at_rest()
+        self.assertTrue(all(self.facts(name)["failures"] == 0 for name in self.islands))
+
+
+class RegistrationTest(DoublesTest):
+    """Islands that come and go, by what they say themselves."""
+
+    def register(self, name, double, instance="i", **more):
+        return self.gateway.post("/v1/islands", {
+            "id": name, "instance": instance, "url": f"http://127.0.0.1:{double.port}",
+            "ttl_ms": 1000, "state": "serving", "info": double.info, **more})
+
+    def double(self):
+        return SidecarDouble(self, lambda call: call.answer(completion()))
+
+    def test_the_first_keeps_its_id(self):
+        first, second = self.double(), self.double()
+        self.start()
+        self.assertEqual(self.register("one", first, ttl_ms=60_000)[0], 200)
+        self.assertEqual(self.register("one", second, "other", ttl_ms=60_000)[0], 409)
+        self.assertEqual(self.facts("one")["url"], f"http://127.0.0.1:{first.port}")
+        self.assertEqual(self.ask()[0], 200)
+        self.assertEqual((len(first.calls), len(second.calls)), (1, 0))
+        # Once the first leaves the id is free.
+        self.assertEqual(self.register("one", first, state="leaving")[0], 200)
+        self.assertEqual(self.register("one", second, "other", ttl_ms=60_000)[0], 200)
+        self.assertEqual(self.facts("one")["url"], f"http://127.0.0.1:{second.port}")
+
+    def test_heartbeats_that_end_and_come_back(self):
+        double = self.double()
+        self.start()
+        self.assertEqual(self.register("flaps", double)[0], 200)
+        self.wait_for_state("flaps", "gone")
+        self.assertEqual(self.ask()[0], 503)
+        self.assertEqual(self.register("flaps", double, ttl_ms=60_000)[0], 200)
+        self.wait_for_state("flaps", "ready")
+        self.assertEqual(self.ask()[0], 200)
+
+    def test_one_that_comes_back_again_and_again_is_held(self):
+        double = self.double()
+        self.start()
+        for turn in range(5):
+            self.assertEqual(self.register("flaps", double, f"i{turn}", ttl_ms=60_000)[0], 200)
+            self.gateway.call("DELETE", "/v1/islands/flaps")
+        self.assertEqual(self.register("flaps", double, "last", ttl_ms=60_000)[0], 200)
+        facts = self.facts("flaps")
+        self.assertNotEqual(facts["state"], "ready", facts)
+        self.wait_for_state("flaps", "ready")  # it is let in in the end
+
+    def test_clocks_do_nothing(self):
+        double = self.double()
+        double.info = info(board={"head": 1, "newest": 1, "read_at": "9999-12-31T23:59:59Z"},
+                           last_update={"kind": "switch", "from": 0, "to": 1, "ok": True,
+                                        "ended_at": "0001-01-01T00:00:00Z"})
+        self.start()
+        self.assertEqual(self.register("late", double, now="1970-01-01T00:00:00Z",
+                                       sent_at=-1e300)[0], 200)
+        self.wait_for_state("late", "ready")
+        self.assertEqual(self.ask()[0], 200)
+        self.assertEqual(self.gateway.get("/v1/fleet/history")[0], 200)
+
+    def test_malformed_ones_are_refused(self):
+        double = self.double()
+        self.start()
+        for wrong in ({"ttl_ms": 0}, {"ttl_ms": 10 ** 30}, {"ttl_ms": -1}, {"ttl_ms": 1.5},
+                      {"url": "http://127.0.0.1:0"}, {"url": "file:///etc"}, {"url": 5},
+                      {"url": "http://" + "x" * 600}, {"id": "../etc"}, {"id": ""},
+                      {"id": "x" * 129}, {"instance": ""}, {"state": "here"}, {"info": []},
+                      {"info": {"run": "x"}}, {"info": info(version=10 ** 11)}):
+            with self.subTest(wrong):
+                status, answer = self.register("one", double, **wrong)
+                self.assertEqual(status, 400, answer)
+        for body in (b"", b"{", b"[]", b"null", b"\xff", b'{"id":' * 2000):
+            self.assertEqual(self.gateway.post("/v1/islands", body)[0], 400, body)
+        self.assertEqual(self.gateway.post("/v1/islands", b" " * (1 << 20))[0], 413)
+        self.assertEqual(self.gateway.get("/v1/fleet")[1]["islands"], [])
+
+
+class SourcesTest(DoublesTest):
+    def test_a_file_of_islands(self):
+        one, two = self.add("one"), self.add("two")
+        self.islands = {}
+        file = self.dir / "islands"
+        self.replace(file, f"one=http://127.0.0.1:{one.port}  # the first\n")
+        self.start("--islands", file)
+        self.wait_for_state("one", "ready")
+        self.replace(file, f"one=http://127.0.0.1:{one.port}\ntwo=http://127.0.0.1:{two.port}\n")
+        self.wait_for_state("two", "ready")
+        for bad in ("", "not an island at all\n", "# only words\n"):
+            self.replace(file, bad)
+            self.wait_for_event("islands_unread")
+            self.assertEqual(self.facts("one")["state"], "ready")
+        file.unlink()
+        harness.wait_until(lambda: len(self.events("islands_unread")) > 1, "it is missed")
+        self.assertEqual(self.facts("two")["state"], "ready")
+        self.replace(file, f"two=http://127.0.0.1:{two.port}\n")
+        self.wait_for_state("one", "gone")
+        self.assertEqual(self.ask()[1]["Isthmus-Island"], "two")
+
+    def test_a_name(self):
+        one = self.add("one")
+        self.islands = {}
+        self.start("--islands-dns", f"http://localhost:{one.port}",
+                   "--islands-dns", "http://no-such-name.invalid:80")
+        self.wait_for_state(f"127.0.0.1-{one.port}", "ready")
+        self.wait_for_event("islands_unread")
+        self.assertEqual(self.ask()[0], 200)
+
+    @staticmethod
+    def replace(file, text):
+        """At once, as those do who know that it is read."""
+        new = pathlib.Path(f"{file}.new")
+        new.write_text(text, encoding="utf-8")
+        new.rename(file)
+
+
+class ProbesTest(DoublesTest):
+    """What /server_info may be."""
+
+    def test_who_says_nonsense_is_suspect(self):
+        for name, answer in (("half", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"),
+                             ("garbage", b"\0\1\2\3" * 1000),
+                             ("html", b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"),
+                             ("huge", b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n{"),
+                             ("nothing", b"")):
+            self.add(name, server_info=lambda call, answer=answer: call.send(answer))
+        self.add("right")
+        self.start(ready=["right"])
+        for name in self.islands:
+            if name != "right":
+                self.assertTrue(self.wait_for_state(name, "suspect")["reason"])
+        for _ in range(20):
+            self.assertEqual(self.ask()[1]["Isthmus-Island"], "right")
+
+    def test_a_gateway_that_starts_again(self):
+        self.add("one")
+        self.start()
+        self.assertEqual(self.ask()[0], 200)
+        self.assertEqual(self.process.kill(), -signal.SIGKILL)
+        with self.assertRaises(ConnectionError):
+            self.ask()
+        self.start(port=self.process.port)
+        self.assertEqual(self.ask()[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
