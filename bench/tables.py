@@ -37,11 +37,12 @@ class Results(NamedTuple):
     signing: dict
     ranks: dict
     router: dict
+    gateway: dict
 
     @classmethod
     def of(cls, folder):
         names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks",
-                 "router")
+                 "router", "gateway")
         return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
@@ -178,7 +179,8 @@ TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job
           "far": lambda results: measured(results.far),
           "signing": lambda results: measured(results.signing),
           "ranks": lambda results: measured(results.ranks),
-          "router": lambda results: measured(results.router)}
+          "router": lambda results: measured(results.router),
+          "gateway": lambda results: measured(results.gateway)}
 
 
 def fill(text, results):
