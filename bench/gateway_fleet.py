@@ -85,6 +85,12 @@ class Islands(Programs):
     def serving(self):
         return sum(one["state"] == "ready" for one in self.fleet()["islands"])
 
+    def count_of(self, metric):
+        for line in ask(self.gateway, "GET", "/metrics")[1].decode().splitlines():
+            if line.startswith(f"{metric} "):
+                return float(line.split()[1])
+        raise BenchError(f"the gateway has no {metric}")
+
     def start_nginx(self):
         nginx = self.run_nginx(self.ports)
         if nginx:

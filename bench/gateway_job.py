@@ -132,9 +132,10 @@ def kills(arguments, folder, results):
             found = fleet.measure("paced", fleet.gateway, "--rate", RATE, "--time-ms",
                                   (count * KILL_S + 1) * 1000, "--hold-ms", HOLD_MS, *options)
             killer.join()
+            found["again"] = fleet.count_of('isthmus_gateway_attempts_total{result="failed"}')
         if found["first_failure"]:
             gateway_fleet.note(f"{case}: {found['first_failure']}")
-        for name in ("requests", "failed", "cut_off"):
+        for name in ("requests", "again", "failed", "cut_off"):
             results.add(f"kills {case} {name}", found[name])
         results.add("kills", count)
 
@@ -162,16 +163,15 @@ def print_busy(results, count, ways):
         ratio = results.of_pairs(operator.truediv, f"{name} gateway", f"{name} {way}")
         bound = MIN_OF_NGINX if way == "nginx" else MIN_OF_ROUTERS
         row(case, f"requests/s of the gateway / {way}", ratio, "ratio", at_least=bound)
-        if results.has(f"{name} CPU {way}"):
-            ratio = results.of_pairs(operator.truediv, f"{name} CPU {way}", f"{name} CPU gateway")
-            row(case, f"CPU time a request: {way} / gateway", ratio, "ratio")
 
 
 def print_low(results):
     for name, case in (("lone", "small answers on 1 connection"),
                        ("paced", f"{RATE} small answers a second")):
         for part, bound in (("p50", MAX_ADDED_P50_US), ("p99", MAX_ADDED_P99_US)):
-            row(case, f"{part}: direct", results.median(f"{name} {part} direct"), "µs")
+            for way in ("direct", "nginx", "gateway"):
+                if results.has(f"{name} {part} {way}"):
+                    row(case, f"{part}: {way}", results.median(f"{name} {part} {way}"), "µs")
             added = lambda way: results.of_pairs(operator.sub, f"{name} {part} {way}",
                                                  f"{name} {part} direct")
             if results.has(f"{name} {part} nginx"):
@@ -201,6 +201,7 @@ def print_kills(results):
         get = lambda name, of=case: results.median(f"kills {of} {name}")
         title = f"{results.median('kills'):.0f} islands killed under {RATE} requests/s; {what}"
         row(title, "requests", get("requests"), "requests")
+        row(title, "attempts at islands that failed", get("again"), "attempts")
         row(title, "failed before a byte was sent", get("failed"), "requests", at_most=0)
         row(title, "cut off after that", get("cut_off"), "requests")
 
