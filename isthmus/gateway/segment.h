@@ -64,7 +64,7 @@ SegmentObject UploadSegment(store::Store& store, const fs::path& path, std::stri
 
 // The line, from the spool's file or from the object: nullopt if file or object are gone, or if no
 // line of this id is there.
-std::optional<std::string> ReadSpooledLine(const fs::path& file, const LinePlace& place,
+std::optional<std::string> ReadSpooledLine(const fs::path& path, const LinePlace& place,
                                            std::string_view id);
 std::optional<std::string> ReadStoredLine(store::Store& store, const SegmentObject& object,
                                           const LinePlace& place, std::string_view id);

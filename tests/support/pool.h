@@ -46,8 +46,8 @@ inline Registration RegistrationOf(const std::string& id, VersionNumber served =
 class PoolTest : public testing::Test {
  protected:
   void Make(PoolOptions options) { pool_ = std::make_unique<Pool>(options); }
-  void Register(std::string id, VersionNumber served = 7) {
-    pool_->Register(RegistrationOf(std::move(id), served), now_);
+  void Register(const std::string& id, VersionNumber served = 7) {
+    pool_->Register(RegistrationOf(id, served), now_);
   }
   // Heartbeats of all that are named go on, once a second.
   void Pass(milliseconds time, const std::vector<Registration>& alive = {}) {
