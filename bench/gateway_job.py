@@ -199,7 +199,7 @@ def print_kills(results):
     for case, what in (("whole", f"answers after {HOLD_MS} ms"),
                        ("streams", f"streams of 10 events; {HOLD_MS} ms apart")):
         get = lambda name, of=case: results.median(f"kills {of} {name}")
-        title = f"{results.median('kills'):.0f} islands killed under {RATE} requests/s; {what}"
+        title = f"{results.median('kills'):.0f} kills under {RATE} requests/s; {what}"
         row(title, "requests", get("requests"), "requests")
         row(title, "attempts at islands that failed", get("again"), "attempts")
         row(title, "failed before a byte was sent", get("failed"), "requests", at_most=0)
