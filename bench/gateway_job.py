@@ -4,8 +4,8 @@
 gateway_job.py [--rounds N] [--build DIR]
 
 The islands stamp what they answer and are otherwise as fast as they can. The routers are installed
-from PyPI into .venv-routers; what cannot be installed or does not start is left out, and said. In each
-round all ways are measured in turn, and a ratio or difference is the median of those within a
+from PyPI into .venv-routers; what cannot be installed or does not start is left out, and said. In
+each round all ways are measured in turn, and a ratio or difference is the median of those within a
 round. Prints CSV; docs/benchmarks.md explains it.
 """
 
