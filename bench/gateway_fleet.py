@@ -1,5 +1,5 @@
-"""The programs that bench/gateway_job.py measures: islands, and in front of them a gateway, nginx and
-two routers."""
+"""The programs that bench/gateway_job.py measures: islands, and in front of them a gateway, nginx
+and two routers."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def install_routers():
 
 
 class Islands(Programs):
-    """Islands that stamp what they answer, as one process, or `apart`; a gateway in front of them."""
+    """Islands that stamp what they answer, one process or `apart`; a gateway in front of them."""
 
     def __init__(self, build, folder, count, apart=False, gateway_options=()):
         super().__init__(build, folder, 1 << 20)
@@ -112,8 +112,8 @@ class Islands(Programs):
         with open(log, "w", encoding="utf-8") as output:
             process = self.run(
                 VENV / "bin" / "python", "-m", f"{name.replace('-', '_')}.launch_router", "--host",
-                HOST, "--port", port, "--prometheus-port", metrics, *options, "--worker-urls", *workers,
-                stdout=output, stderr=output, env={**os.environ, "NO_PROXY": "*"})
+                HOST, "--port", port, "--prometheus-port", metrics, *options, "--worker-urls",
+                *workers, stdout=output, stderr=output, env={**os.environ, "NO_PROXY": "*"})
         try:
             wait_for(way, lambda: process.poll() is not None or accepts(port))
         except BenchError as error:

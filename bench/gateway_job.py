@@ -4,8 +4,8 @@
 gateway_job.py [--rounds N] [--build DIR]
 
 The islands stamp what they answer and are otherwise as fast as they can. The routers are installed
-from PyPI into .venv-routers; what cannot be installed or does not start is left out, and said. In each
-round all ways are measured in turn, and a ratio or difference is the median of those within a
+from PyPI into .venv-routers; what cannot be installed or does not start is left out, and said. In
+each round all ways are measured in turn, and a ratio or difference is the median of those within a
 round. Prints CSV; docs/benchmarks.md explains it.
 """
 
@@ -199,7 +199,7 @@ def print_kills(results):
     for case, what in (("whole", f"answers after {HOLD_MS} ms"),
                        ("streams", f"streams of 10 events; {HOLD_MS} ms apart")):
         get = lambda name, of=case: results.median(f"kills {of} {name}")
-        title = f"{results.median('kills'):.0f} islands killed under {RATE} requests/s; {what}"
+        title = f"{results.median('kills'):.0f} kills under {RATE} requests/s; {what}"
         row(title, "requests", get("requests"), "requests")
         row(title, "attempts at islands that failed", get("again"), "attempts")
         row(title, "failed before a byte was sent", get("failed"), "requests", at_most=0)

@@ -1,5 +1,5 @@
-"""The programs that bench/proxy_job.py measures: an engine, a sidecar and nginx in front of it; and
-what bench/gateway_fleet.py needs of that."""
+"""The programs that bench/proxy_job.py measures: an engine, a sidecar and nginx in front of it;
+and what bench/gateway_fleet.py needs of that."""
 
 import http.client
 import json
@@ -156,8 +156,8 @@ class Programs:
         return process
 
     def run_nginx(self, engines):
-        """One worker in front of these ports: what to watch, and the ports for small answers and for
-        streams. None without nginx."""
+        """One worker in front of these ports: what to watch, and the ports for small answers and
+        for streams. None without nginx."""
         program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
         if program is None:
             return None
