@@ -115,7 +115,7 @@ void LoadConnection::TakeHead() {
   parser_.ParseResponse(unread.substr(0, size), false, &head_);
   begin_ += size;
   has_head_ = true;
-  if (head_.status != 200) {
+  if (head_.status != kGood) {
     Throw(ErrorCode::kUnavailable, "the answer has status {}: {}", head_.status,
           unread.substr(size));
   }

@@ -32,6 +32,8 @@ class LoadConnection {
   LoadConnection& operator=(LoadConnection&&) = delete;
 
   int descriptor() const { return descriptor_; }
+  // Whether an answer to the last request has begun to come, and is a good one so far.
+  bool began() const { return has_head_ && head_.status == kGood; }
 
   // Begins an exchange. Waits if the kernel has no room.
   void Send(std::string_view request);
@@ -42,6 +44,8 @@ class LoadConnection {
   std::string ReceiveAll();
 
  private:
+  static constexpr int kGood = 200;
+
   void TakeHead();
 
   int descriptor_;

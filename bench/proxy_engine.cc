@@ -30,6 +30,8 @@ constexpr std::string_view kSmallAnswer =
     R"("finish_reason":"length"}],)"
     R"("usage":{"prompt_tokens":40,"completion_tokens":1,"total_tokens":41}})";
 
+constexpr std::string_view kVersion = "1";  // that an island serves
+
 constexpr std::string_view kLogProbability = "-0.12345678901234567,";
 
 int64_t NowNs() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
@@ -41,22 +43,18 @@ Task<void> SleepUntil(Clock::time_point at) {
   co_await timer.async_wait(net::kAwait);
 }
 
-net::ResponseHead HeadOf(std::string_view type) {
-  net::ResponseHead head;
-  head.headers.Add("Content-Type", type);
-  return head;
-}
-
-Task<void> AnswerJson(net::Exchange& exchange, std::string_view body) {
-  co_await exchange.Respond(HeadOf("application/json"), body);
-}
-
 std::string LargeAnswer(size_t bytes) {
   std::string text = R"({"id":"cmpl-0","object":"text_completion","choices":[{"index":0,"text":"",)"
                      R"("logprobs":{"token_logprobs":[)";
   text.reserve(bytes + kLogProbability.size());
   while (text.size() < bytes) text.append(kLogProbability);
   return text + R"(0]},"finish_reason":"length"}]})";
+}
+
+std::string ServerInfo(const std::string& run) {
+  return fmt::format(R"({{"run":"{}","state":"ready","ready":true,"gate":"open","applied":{},)"
+                     R"("board":{{"newest":{}}},"in_flight":0,"waiting":0}})",
+                     run, kVersion, kVersion);
 }
 
 // The routes that the adapter for vLLM asks for, as FastAPI lists them.
@@ -108,6 +106,23 @@ struct ProxyEngine::Wish {
   }
 };
 
+ProxyEngine::ProxyEngine(std::chrono::milliseconds load, std::string run)
+    : load_(load), run_(std::move(run)) {}
+
+net::ResponseHead ProxyEngine::HeadOf(std::string_view type, bool whole) const {
+  net::ResponseHead head;
+  head.headers.Add("Content-Type", type);
+  if (run_.empty()) return head;
+  head.headers.Add("Isthmus-Run", run_);
+  head.headers.Add("Isthmus-Version-Start", kVersion);
+  if (whole) head.headers.Add("Isthmus-Version-End", kVersion);
+  return head;
+}
+
+Task<void> ProxyEngine::AnswerJson(net::Exchange& exchange, std::string_view body) {
+  co_await exchange.Respond(HeadOf("application/json", true), body);
+}
+
 Task<void> ProxyEngine::Handle(net::Exchange& exchange) {
   if (exchange.request().target == "/v1/completions") return Complete(exchange);
   return Control(exchange);
@@ -129,7 +144,7 @@ Task<void> ProxyEngine::Complete(net::Exchange& exchange) {
 
 Task<void> ProxyEngine::SendEvents(net::Exchange& exchange, const Wish& wish) {
   const auto begin = Clock::now();
-  exchange.Start(HeadOf("text/event-stream; charset=utf-8"));
+  exchange.Start(HeadOf("text/event-stream; charset=utf-8", false));
   std::string event;
   for (int64_t i = 0; i < wish.events; ++i) {
     co_await SleepUntil(begin + i * std::chrono::microseconds(wish.interval_us));
@@ -146,7 +161,7 @@ Task<void> ProxyEngine::SendEvents(net::Exchange& exchange, const Wish& wish) {
 
 Task<void> ProxyEngine::SendLarge(net::Exchange& exchange, size_t bytes) {
   if (large_.size() < bytes || large_.size() > bytes + kPieceBytes) large_ = LargeAnswer(bytes);
-  net::ResponseHead head = HeadOf("application/json");
+  net::ResponseHead head = HeadOf("application/json", true);
   head.headers.Add("Content-Length", std::to_string(large_.size()));
   exchange.Start(std::move(head));
   const std::string_view text = large_;
@@ -176,6 +191,8 @@ std::string ProxyEngine::ControlAnswer(const std::string& path, const std::strin
   if (path == "/v1/models") return R"({"data":[{"id":"bench"}]})";
   if (path == "/weight_info") return fmt::format(R"({{"weight_version":"{}"}})", label_);
   if (path == "/bench/arrivals") return Arrivals();
+  if (path == "/health") return "{}";
+  if (path == "/server_info" && !run_.empty()) return ServerInfo(run_);
   if (path == "/pause" || path == "/resume") {
     paused_ = path == "/pause";
     return fmt::format(R"({{"status":"{}d"}})", paused_ ? "pause" : "resume");

@@ -1,11 +1,13 @@
-// An engine for the sidecar's bench: answers at once what vLLM's control routes answer, and
-// completions that cost it next to nothing.
+// An engine for the benches of sidecar and gateway: answers at once what vLLM's control routes
+// answer, and completions that cost it next to nothing. With a run it is an island: it also answers
+// a sidecar's /server_info, and stamps.
 #ifndef BENCH_PROXY_ENGINE_H_
 #define BENCH_PROXY_ENGINE_H_
 
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isthmus/net/exchange.h"
@@ -28,8 +30,9 @@ namespace isthmus::bench {
 // prompt is a list of tokens was answered; after it a sidecar opens its gate.
 class ProxyEngine {
  public:
-  // `load`: how long a load of weights takes.
-  explicit ProxyEngine(std::chrono::milliseconds load) : load_(load) {}
+  // `load`: how long a load of weights takes. `run`: the run that it serves version 1 of, as an
+  // island; empty: it is an engine.
+  ProxyEngine(std::chrono::milliseconds load, std::string run);
 
   net::Task<void> Handle(net::Exchange& exchange);
 
@@ -45,9 +48,13 @@ class ProxyEngine {
   net::Task<void> SendLarge(net::Exchange& exchange, size_t bytes);
   net::Task<void> Control(net::Exchange& exchange);
   std::string ControlAnswer(const std::string& path, const std::string& body);
+  // Stamped, if it is an island's.
+  net::ResponseHead HeadOf(std::string_view type, bool whole) const;
+  net::Task<void> AnswerJson(net::Exchange& exchange, std::string_view body);
   std::string Arrivals();
 
   std::chrono::milliseconds load_;
+  std::string run_;
   bool paused_ = false;
   std::string label_ = "none";
   std::string large_;  // the last one, made once

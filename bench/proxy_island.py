@@ -1,4 +1,5 @@
-"""The programs that bench/proxy_job.py measures: an engine, a sidecar and nginx in front of it."""
+"""The programs that bench/proxy_job.py measures: an engine, a sidecar and nginx in front of it; and
+what bench/gateway_fleet.py needs of that."""
 
 import http.client
 import json
@@ -15,6 +16,7 @@ HOST = "127.0.0.1"
 MODEL_BYTES = "2MiB"  # the smallest that isthmus-modelgen makes
 READY_SECONDS, POLL_SECONDS = 60, 0.002
 OPEN_FILES = 8192  # two sockets a stream, and room
+END_SECONDS = 10
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 # One worker. Small answers as nginx passes them on by default; streams and large answers on a
@@ -34,7 +36,7 @@ http {{
   scgi_temp_path {folder}/scgi;
   keepalive_requests 100000000;
   upstream engine {{
-    server {host}:{engine};
+    {servers}
     keepalive 1024;
     keepalive_requests 100000000;
   }}
@@ -116,26 +118,19 @@ class Watched:
         (self.folder / "clear_refs").write_text("5")
 
 
-class Island:
-    """A board with a run, an engine, a sidecar that serves its newest version, and nginx if it is
-    installed. Ends all of them when it is left."""
+class Programs:
+    """Programs that run until the block is left. A subclass starts them in start()."""
 
-    def __init__(self, build, folder):
+    def __init__(self, build, folder, open_files=OPEN_FILES):
         self.isthmus, self.bench = build / "isthmus", build / "isthmus-bench-proxy"
-        self.folder, self.published, self.processes = folder, 0, []
-        self.small, self.streams = {}, {}  # ports by name
+        self.folder, self.processes = folder, []
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < OPEN_FILES:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
-        call(build / "isthmus-modelgen", folder / "steps", "--bytes", MODEL_BYTES, "--steps", 2)
-        call(self.isthmus, "board", "init", folder / "board")
+        if soft < open_files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(open_files, hard), hard))
 
     def __enter__(self):
         try:
-            self.publish()
-            self._start_engine()
-            self._start_sidecar()
-            self._start_nginx()
+            self.start()
         except BaseException:
             self.__exit__()
             raise
@@ -143,10 +138,59 @@ class Island:
 
     def __exit__(self, *_):
         for process in reversed(self.processes):
-            process.terminate()
+            self.end(process)
+
+    def end(self, process):
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
             process.wait()
-            if process.stdout:
-                process.stdout.close()
+        if process.stdout:
+            process.stdout.close()
+
+    def run(self, *command, **options):
+        process = subprocess.Popen([str(part) for part in command], text=True, **options)
+        self.processes.append(process)
+        return process
+
+    def run_nginx(self, engines):
+        """One worker in front of these ports: what to watch, and the ports for small answers and for
+        streams. None without nginx."""
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if program is None:
+            return None
+        small, streams = free_port(), free_port()
+        settings = self.folder / "nginx.conf"
+        servers = " ".join(f"server {HOST}:{engine};" for engine in engines)
+        settings.write_text(NGINX.format(folder=self.folder, host=HOST, servers=servers,
+                                         small=small, streams=streams))
+        process = self.run(program, "-c", settings, "-p", self.folder, stderr=subprocess.DEVNULL)
+        wait_for("nginx", lambda: accepts(small))
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        return Watched(children.split()[0]), small, streams
+
+    def measure(self, mode, port, *options):
+        return json.loads(call(self.bench, mode, f"http://{HOST}:{port}", *options))
+
+
+class Island(Programs):
+    """A board with a run, an engine, a sidecar that serves its newest version, and nginx if it is
+    installed."""
+
+    def __init__(self, build, folder):
+        super().__init__(build, folder)
+        self.published = 0
+        self.small, self.streams = {}, {}  # ports by name
+        call(build / "isthmus-modelgen", folder / "steps", "--bytes", MODEL_BYTES, "--steps", 2)
+        call(self.isthmus, "board", "init", folder / "board")
+
+    def start(self):
+        self.publish()
+        self._start_engine()
+        self._start_sidecar()
+        self._start_nginx()
 
     def publish(self):
         """The step that is not the newest version; its number."""
@@ -156,18 +200,13 @@ class Island:
         self.published += 1
         return self.published
 
-    def _start(self, *command, **options):
-        process = subprocess.Popen([str(part) for part in command], text=True, **options)
-        self.processes.append(process)
-        return process
-
     def _start_engine(self):
-        process = self._start(self.bench, "engine", stdout=subprocess.PIPE)
+        process = self.run(self.bench, "engine", stdout=subprocess.PIPE)
         self.engine = json.loads(process.stdout.readline())["port"]
         self.small["direct"] = self.streams["direct"] = self.engine
 
     def _start_sidecar(self):
-        process = self._start(
+        process = self.run(
             self.isthmus, "sidecar", "--board", self.folder / "board", "--run", RUN, "--replica",
             self.folder / "replica", "--engine", f"vllm:http://{HOST}:{self.engine}", "--listen",
             f"{HOST}:0", "--poll-ms", 3600000, "--json", stdout=subprocess.PIPE)
@@ -177,21 +216,9 @@ class Island:
         wait_for("a ready sidecar", lambda: ask(self.sidecar, "GET", "/health")[0] == 200)
 
     def _start_nginx(self):
-        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-        if program is None:
-            return
-        self.small["nginx"], self.streams["nginx"] = free_port(), free_port()
-        settings = self.folder / "nginx.conf"
-        settings.write_text(NGINX.format(folder=self.folder, host=HOST, engine=self.engine,
-                                         small=self.small["nginx"], streams=self.streams["nginx"]))
-        process = self._start(program, "-c", settings, "-p", self.folder,
-                              stderr=subprocess.DEVNULL)
-        wait_for("nginx", lambda: accepts(self.small["nginx"]))
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        self.watched["nginx"] = Watched(children.split()[0])
-
-    def measure(self, mode, port, *options):
-        return json.loads(call(self.bench, mode, f"http://{HOST}:{port}", *options))
+        nginx = self.run_nginx([self.engine])
+        if nginx:
+            self.watched["nginx"], self.small["nginx"], self.streams["nginx"] = nginx
 
     def measure_gate(self, *options):
         return json.loads(call(self.bench, "gate", *options))

@@ -18,11 +18,6 @@ namespace {
 namespace json = boost::json;
 using Clock = std::chrono::steady_clock;
 
-// About as long as a chat turn that is sent without its history.
-constexpr std::string_view kSmallBody =
-    R"({"model":"bench","prompt":"What is the shortest proof that there are infinitely many primes?)"
-    R"( Answer in one sentence, then check it.","max_tokens":16,"temperature":1.0,"top_p":1.0,)"
-    R"("logprobs":1,"seed":7})";
 // Far above anything measured here: a run that hangs ends.
 constexpr std::chrono::seconds kPatience{60};
 

@@ -15,8 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kRampUp{1};
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatience{10};  // beyond the time between two events
 constexpr std::string_view kLast = "data: [DONE]\n\n";
 
 int64_t NowNs() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
@@ -68,11 +67,7 @@ class Stream {
 // All streams of a run.
 class Field {
  public:
-  Field(const net::Origin& target, const Streams& options) : options_(options) {
-    for (size_t i = 0; i < options.streams; ++i) {
-      streams_.push_back(std::make_unique<Stream>(target));
-      poller_.Add(streams_.back()->connection, static_cast<uint32_t>(i));
-    }
+  Field(const net::Origin& target, const Streams& options) : target_(target), options_(options) {
     const std::string body =
         fmt::format(R"({{"prompt":"x","stream":true,"bench":{{"events":{},"interval_us":{}}}}})",
                     options.events, options.interval.count());
@@ -81,20 +76,29 @@ class Field {
 
   std::vector<double> Run() {
     const auto begin = Clock::now();
-    size_t begun = 0;
-    while (ended_ < streams_.size()) {
-      while (begun < streams_.size() && Clock::now() >= begin + BeginOf(begun)) {
-        streams_[begun++]->connection.Send(request_);
+    while (ended_ < options_.streams) {
+      while (streams_.size() < options_.streams &&
+             Clock::now() >= begin + BeginOf(streams_.size())) {
+        Begin();
       }
-      counted_ = begun == streams_.size();
-      Receive(counted_ ? kPatience : begin + BeginOf(begun) - Clock::now());
+      counted_ = streams_.size() == options_.streams;
+      Receive(counted_ ? kPatience + options_.interval
+                       : begin + BeginOf(streams_.size()) - Clock::now());
     }
     return std::move(latencies_);
   }
 
  private:
+  // A server does not keep a connection for long on which nothing is asked.
+  void Begin() {
+    streams_.push_back(std::make_unique<Stream>(target_));
+    poller_.Add(streams_.back()->connection, static_cast<uint32_t>(streams_.size() - 1));
+    streams_.back()->connection.Send(request_);
+  }
+
   std::chrono::nanoseconds BeginOf(size_t stream) const {
-    return kRampUp * static_cast<int64_t>(stream) / static_cast<int64_t>(streams_.size());
+    return std::chrono::nanoseconds(options_.ramp) * static_cast<int64_t>(stream) /
+           static_cast<int64_t>(options_.streams);
   }
 
   void Receive(std::chrono::nanoseconds limit) {
@@ -111,6 +115,7 @@ class Field {
     }
   }
 
+  net::Origin target_;
   Streams options_;
   std::string request_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -12,7 +12,8 @@
 #   --ranks-only   publishing from many ranks beside one process (3 min)
 #   --router-only  how long a gateway takes to choose an island (10 s)
 #   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
-# Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py and ranks_job.py.
+#   --gateway-only the gateway beside nginx, sglang-router and vllm-router (7 min; package nginx-light)
+# Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py, ranks_job.py and gateway_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
@@ -36,6 +37,7 @@ while [[ $# -gt 0 ]]; do
     --ranks-only) parts=ranks ;;
     --router-only) parts=router ;;
     --simulate-only) parts="simulate agreement" ;;
+    --gateway-only) parts=gateway ;;
     -h | --help)
       sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"
       exit
@@ -164,6 +166,10 @@ measure_simulate() {
 
 measure_agreement() {
   record agreement /usr/bin/python3 bench/sim_agreement.py --build "$build" "${arguments[@]}"
+}
+
+measure_gateway() {
+  record gateway /usr/bin/python3 bench/gateway_job.py --build "$build" "${arguments[@]}"
 }
 
 mkdir -p "$results"

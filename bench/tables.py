@@ -17,6 +17,10 @@ LOOPS = (("scan", "equal data: speed / memcmp"), ("encode", "speed / memcpy"),
          ("diff", "speed / memcpy"), ("decode + apply", "speed / memcpy"),
          ("decode + apply + digests", "speed / memcpy"))
 
+ROUTERS = ("sglang-router", "vllm-router")
+GATEWAY_WAYS = ("direct", "nginx", "gateway", *(f"{name} {setting}" for name in ROUTERS
+                                                for setting in ("as it comes", "round robin")))
+
 
 def read(path):
     """{(bench, case, metric): row} of a CSV that bench/run.sh wrote; nothing if it never did."""
@@ -37,11 +41,12 @@ class Results(NamedTuple):
     signing: dict
     ranks: dict
     router: dict
+    gateway: dict
 
     @classmethod
     def of(cls, folder):
         names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks",
-                 "router")
+                 "router", "gateway")
         return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
@@ -146,16 +151,29 @@ def measured(rows):
     return table(("case", "what", "measured", "asked"), lines)
 
 
-def sidecar(results):
-    """What was measured of each way to the engine."""
-    ways = ("direct", "nginx", "sidecar")
+def by_way(rows, ways):
+    """What was measured of each way to the engines."""
     found = {}
-    for (_, case, metric), row in results.sidecar.items():
+    for (_, case, metric), row in rows.items():
         what, _, way = metric.rpartition(": ")
         if way in ways and not row["target"]:
             found.setdefault((case, what), {})[way] = with_unit(row)
-    rows = [(*key, *(values.get(way, "–") for way in ways)) for key, values in found.items()]
-    return table(("case", "what", *ways), rows)
+    lines = [(*key, *(values.get(way, "–") for way in ways)) for key, values in found.items()]
+    return table(("case", "what", *ways), lines) if rows else "Not measured yet."
+
+
+def sidecar(results):
+    return by_way(results.sidecar, ("direct", "nginx", "sidecar"))
+
+
+def gateway_ways(results):
+    return by_way(results.gateway, GATEWAY_WAYS)
+
+
+def gateway(results):
+    """What is not of one way alone."""
+    return measured({key: row for key, row in results.gateway.items()
+                     if key[2].rpartition(": ")[2] not in GATEWAY_WAYS or row["target"]})
 
 
 def main_job(results):
@@ -178,7 +196,8 @@ TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job
           "far": lambda results: measured(results.far),
           "signing": lambda results: measured(results.signing),
           "ranks": lambda results: measured(results.ranks),
-          "router": lambda results: measured(results.router)}
+          "router": lambda results: measured(results.router),
+          "gateway": gateway, "gateway ways": gateway_ways}
 
 
 def fill(text, results):

@@ -46,13 +46,13 @@ class FairQueue {
   FairQueue& operator=(const FairQueue&) = delete;
 
   // A new request. In at once only if nobody whom its client's turn, its priority and the limits
-  // put before it waits, whether or not Next has been called for them. `client` is kept while it
-  // has requests here or a rate to remember.
-  Arrival Arrive(const std::string& client, Priority priority, MonotonicTime now);
+  // put before it waits, whether or not Next has been called for them. `name`, its client, is kept
+  // while it has requests here or a rate to remember.
+  Arrival Arrive(const std::string& name, Priority priority, MonotonicTime now);
   // A queued request's client is gone. False, and no change, if it is not queued.
-  bool Withdraw(TicketId ticket);
+  bool Withdraw(TicketId id);
   // A request in flight has ended. kInternal if it is not in flight.
-  void Leave(TicketId ticket);
+  void Leave(TicketId id);
   // Requests that may go in now, in their order; they are in flight from here on. Call it after
   // Leave, and no later than next_instant().
   std::vector<TicketId> Next(MonotonicTime now);

@@ -177,8 +177,8 @@ TEST(FairQueueTest, ClientsTakeTurns) {
 
 TEST(FairQueueTest, TenThousandRequestsOfOneDelayAnotherByOneTurn) {
   FairQueue queue({.in_flight = 4, .queued = 20'000});
-  std::vector<TicketId> in;
-  for (int i = 0; i < 4; ++i) in.push_back(Enter(queue, "many", Entry::kIn));
+  std::vector<TicketId> in(4);
+  for (TicketId& ticket : in) ticket = Enter(queue, "many", Entry::kIn);
   for (int i = 0; i < 10'000; ++i) Enter(queue, "many", Entry::kQueued);
   for (int round = 0; round < 100; ++round) {
     const TicketId other = Enter(queue, "other", Entry::kQueued);

@@ -104,17 +104,17 @@ json::object FleetJson(const GatewayFacts& gateway, const Snapshot& snapshot,
           {"islands", std::move(list)}};
 }
 
-ReadyQuery ReadReadyQuery(std::string_view text) {
-  Query query(text);
+ReadyQuery ReadReadyQuery(std::string_view query) {
+  Query parameters(query);
   ReadyQuery ready;
-  const std::optional<uint64_t> version = query.TakeCount("version", board::kMaxVersion);
+  const std::optional<uint64_t> version = parameters.TakeCount("version", board::kMaxVersion);
   if (!version) Throw(ErrorCode::kInvalid, "version: not given");
   ready.version = *version;
-  ready.fraction = query.TakeFraction("fraction").value_or(ready.fraction);
-  if (const auto timeout = query.TakeCount("timeout_ms", kMaxReadyMs)) {
+  ready.fraction = parameters.TakeFraction("fraction").value_or(ready.fraction);
+  if (const auto timeout = parameters.TakeCount("timeout_ms", kMaxReadyMs)) {
     ready.timeout = milliseconds(*timeout);
   }
-  query.End();
+  parameters.End();
   return ready;
 }
 

@@ -40,7 +40,7 @@ struct Readiness {
 
   double fraction() const;
   // At least one serves, and at least the fraction of all.
-  bool Satisfies(double fraction) const;
+  bool Satisfies(double asked) const;
 };
 // `run` is its place in the snapshot.
 Readiness ReadinessOf(const Snapshot& snapshot, uint32_t run, VersionNumber version);

@@ -192,22 +192,22 @@ Task<void> Gateway::ServeRemoval(net::Exchange& exchange, std::string id) {
   co_await exchange.Respond(std::move(head));
 }
 
-Task<void> Gateway::ServeReady(net::Exchange& exchange, std::string run, std::string text) {
+Task<void> Gateway::ServeReady(net::Exchange& exchange, std::string run, std::string query) {
   board::CheckRunName(run);
-  const ReadyQuery query = ReadReadyQuery(text);
-  const MonotonicTime end = MonotonicNow() + query.timeout;
+  const ReadyQuery ask = ReadReadyQuery(query);
+  const MonotonicTime end = MonotonicNow() + ask.timeout;
   Readiness found;
   bool ready = false;
   for (;;) {
     const std::optional<uint32_t> place = pool_.FindRun(run);
-    found = place ? ReadinessOf(pool_.snapshot(), *place, query.version) : Readiness();
-    ready = found.Satisfies(query.fraction);
+    found = place ? ReadinessOf(pool_.snapshot(), *place, ask.version) : Readiness();
+    ready = found.Satisfies(ask.fraction);
     const auto left = std::chrono::ceil<net::Milliseconds>(end - MonotonicNow());
     if (ready || terminating_ || left.count() <= 0) break;
     co_await changed_.Wait(left);
   }
   const std::string body = Line(json::object{{"run", run},
-                                             {"version", query.version},
+                                             {"version", ask.version},
                                              {"islands", found.islands},
                                              {"serving", found.serving},
                                              {"fraction", found.fraction()},

@@ -120,7 +120,7 @@ std::string RegistrationWith(std::string_view member, std::string_view value) {
       {"id", R"("eu-7")"}, {"instance", R"("a1")"},   {"url", R"("http://10.0.0.7:8089")"},
       {"ttl_ms", "10000"}, {"state", R"("serving")"}, {"info", "null"}};
   for (const auto& [name, usual] : members) {
-    if (text.size() > 1) text += ",";
+    if (text.size() > 1) text += ',';
     text += fmt::format("\"{}\":{}", name, name == member ? value : usual);
   }
   return text + "}";

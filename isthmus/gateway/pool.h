@@ -100,12 +100,12 @@ class Pool {
 
   // Its /server_info was read, or could not be. Ignored for a place that is empty or gone by now;
   // whoever read it looks whether the place still has the id and URL that were asked.
-  void OnReport(uint32_t island, IslandReport report, MonotonicTime now);
-  void OnUnreachable(uint32_t island, std::string_view why, MonotonicTime now);
+  void OnReport(uint32_t place, IslandReport report, MonotonicTime now);
+  void OnUnreachable(uint32_t place, std::string_view why, MonotonicTime now);
 
   // A request is sent to an island, and has ended there. Between them it counts in in_flight.
-  void OnSent(uint32_t island, MonotonicTime now);
-  void OnEnded(uint32_t island, Outcome outcome, MonotonicTime now);
+  void OnSent(uint32_t place, MonotonicTime now);
+  void OnEnded(uint32_t place, Outcome outcome, MonotonicTime now);
 
   // What time changes: TTLs, breakers, slow starts, suspicion. True if the snapshot changed in what
   // may let a waiting request go. Call it at least every 250 ms.
@@ -117,8 +117,8 @@ class Pool {
   uint64_t generation() const;
 
   size_t size() const;  // places, with those of islands that are gone and those that are empty
-  const std::string& id(uint32_t island) const;  // empty: so is the place
-  const net::Origin& url(uint32_t island) const;
+  const std::string& id(uint32_t place) const;  // empty: so is the place
+  const net::Origin& url(uint32_t place) const;
   std::optional<uint32_t> Find(std::string_view id) const;
   std::optional<uint32_t> FindRun(std::string_view run) const;
   // A run is forgotten with its last island that is not gone: its place in snapshot().runs then has

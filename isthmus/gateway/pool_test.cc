@@ -249,7 +249,7 @@ TEST_F(PoolTest, TheSnapshotIsAlwaysWhatTheFactsSay) {
       case 6:
         if (random() % 20 == 0) pool_->SetListed({{id, UrlOf(id)}}, now_);
         break;
-      case 7:
+      default:
         now_ += milliseconds(random() % 1'000);
         pool_->Advance(now_);
         break;

@@ -13,7 +13,6 @@ using isthmus::testing::LoopThread;
 using isthmus::testing::TestServer;
 using net::Exchange;
 using net::Task;
-using ::testing::HasSubstr;
 
 constexpr std::string_view kInfo =
     R"({"ready":true,"run":"r","state":"ready","applied":7,"target":7,"board":{"newest":8}})";
@@ -58,10 +57,12 @@ class FakeIsland {
 };
 
 class ProberTest : public ::testing::Test {
- protected:
+ public:
   ~ProberTest() override {
     loop_.Do([&] { prober_.reset(); });
   }
+
+ protected:
   void Start(const std::vector<ListedIsland>& islands, ProberOptions options = {},
              std::string token = "") {
     options.every = milliseconds(5);

@@ -55,7 +55,9 @@ std::optional<double> Query::TakeFraction(std::string_view name) {
   const std::optional<std::string_view> text = Take(name);
   if (!text) return std::nullopt;
   double fraction = 0;
-  if (!ReadWhole(*text, &fraction) || !(fraction >= 0 && fraction <= 1)) {
+  const bool read = ReadWhole(*text, &fraction);
+  const bool within = fraction >= 0 && fraction <= 1;  // not so for NaN
+  if (!read || !within) {
     Throw(ErrorCode::kInvalid, "{}: {:?}, allowed are decimal numbers from 0 to 1", name,
           text->substr(0, kShownBytes));
   }

@@ -361,11 +361,11 @@ void Recorder::State::Join() {
 }
 
 Recorder::Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events,
-                   std::string instance)
-    : Recorder(loop, std::move(options), events, std::move(instance), {}) {}
+                   const std::string& instance)
+    : Recorder(loop, std::move(options), events, instance, {}) {}
 
 Recorder::Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events,
-                   std::string instance, const OpenStore& open)
+                   const std::string& instance, const OpenStore& open)
     : state_(std::make_shared<State>(loop, std::move(options), events, instance, open)) {}
 
 Recorder::~Recorder() { state_->Join(); }

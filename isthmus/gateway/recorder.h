@@ -54,10 +54,11 @@ class Recorder {
   // [A-Za-z0-9._-], not beginning with '.'); `events` must outlive the recorder. kConflict if
   // another process has the spool, kInvalid for a location of no known kind. The store is not asked
   // for anything yet.
-  Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events, std::string instance);
+  Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events,
+           const std::string& instance);
   // With a store of one's own; location and store of the options are not looked at.
-  Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events, std::string instance,
-           const OpenStore& open);
+  Recorder(net::Loop& loop, RecordOptions options, observe::EventLog& events,
+           const std::string& instance, const OpenStore& open);
   // Waits for the store's calls that are under way; they are given up within about a second. Run
   // must have ended, or the loop must not run again; the same for each Find.
   ~Recorder();

@@ -39,7 +39,7 @@ Rollout Numbered(int number, size_t bytes = 10) {
 class Process {
  public:
   Process(const RecordOptions& options, const std::string& instance,
-          std::shared_ptr<AwaySwitch> control = nullptr) {
+          const std::shared_ptr<AwaySwitch>& control = nullptr) {
     Recorder::OpenStore open;
     if (control) {
       open = [location = options.location, control] {

@@ -102,7 +102,7 @@ class LineStream {
 
 }  // namespace
 
-RolloutReader::RolloutReader(store::Store& store, RolloutFilter filter)
+RolloutReader::RolloutReader(store::Store& store, const RolloutFilter& filter)
     : store_(store), filter_{WholeTime(filter.since), WholeTime(filter.until)} {}
 
 ReadRollouts RolloutReader::Read(const Visit& visit) {

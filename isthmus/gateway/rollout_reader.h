@@ -34,7 +34,7 @@ class RolloutReader {
   static constexpr uint64_t kMaxLineBytes = uint64_t{1} << 30;
 
   // kInvalid for a time of another form.
-  RolloutReader(store::Store& store, RolloutFilter filter);
+  RolloutReader(store::Store& store, const RolloutFilter& filter);
 
   // Every rollout once, object by object in the order of their keys: of each id the first line that
   // the filter lets pass. What an id costs is 16 bytes of memory and a place in a table. kCorrupt,

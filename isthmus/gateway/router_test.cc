@@ -40,8 +40,8 @@ Snapshot FleetOf(std::vector<IslandView> islands, VersionNumber newest = 0) {
 }
 
 Snapshot Ready(size_t count) {
-  std::vector<IslandView> islands;
-  for (size_t i = 0; i < count; ++i) islands.push_back(Island(fmt::format("island-{}", i), 1));
+  std::vector<IslandView> islands(count);
+  for (size_t i = 0; i < count; ++i) islands[i] = Island(fmt::format("island-{}", i), 1);
   return FleetOf(islands);
 }
 

@@ -55,16 +55,16 @@ struct ScannedSegment {
   uint64_t bytes = 0;
   std::vector<LinePlace> lines;
 };
-ScannedSegment RecoverSegment(const fs::path& file);
+ScannedSegment RecoverSegment(const fs::path& path);
 
 // Syncs the file, compresses its whole lines, and creates the object, under another name if there
 // is one of this name with another content. Holds the object in memory.
-SegmentObject UploadSegment(store::Store& store, const fs::path& file, std::string_view stem,
+SegmentObject UploadSegment(store::Store& store, const fs::path& path, std::string_view stem,
                             int zstd_level);
 
 // The line, from the spool's file or from the object: nullopt if file or object are gone, or if no
 // line of this id is there.
-std::optional<std::string> ReadSpooledLine(const fs::path& file, const LinePlace& place,
+std::optional<std::string> ReadSpooledLine(const fs::path& path, const LinePlace& place,
                                            std::string_view id);
 std::optional<std::string> ReadStoredLine(store::Store& store, const SegmentObject& object,
                                           const LinePlace& place, std::string_view id);

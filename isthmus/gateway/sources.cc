@@ -102,7 +102,7 @@ struct Sources::State : std::enable_shared_from_this<State> {
   static Task<void> WatchName(std::shared_ptr<State> self, Source* source, net::Origin url);
   Task<void> Pause(milliseconds time);
   void Take(Source* source, std::vector<ListedIsland> islands);
-  void Miss(Source* source, const std::string& why);
+  void Miss(Source* source, const std::string& why) const;
   void Tell();
 };
 
@@ -132,7 +132,7 @@ void Sources::State::Take(Source* source, std::vector<ListedIsland> islands) {
   Tell();
 }
 
-void Sources::State::Miss(Source* source, const std::string& why) {
+void Sources::State::Miss(Source* source, const std::string& why) const {
   if (std::exchange(source->trouble, why) == why) return;
   events->Write("islands_unread", {{"source", source->name}, {"error", why}});
 }

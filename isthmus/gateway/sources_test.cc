@@ -41,10 +41,12 @@ TEST(ListedTest, LinesHaveCommentsAndNumbers) {
 }
 
 class SourcesTest : public ::testing::Test {
- protected:
+ public:
   ~SourcesTest() override {
     loop_.Do([&] { sources_.reset(); });
   }
+
+ protected:
   void Start(SourceOptions options) {
     options.file_poll = options.name_poll = milliseconds(5);
     loop_.Do([&] {

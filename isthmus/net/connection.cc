@@ -234,13 +234,14 @@ void Connection::OnExpired() {
   arrived_.Fire();
 }
 
-std::string Connection::peer() const {
+const std::string& Connection::peer() {
+  if (peer_) return *peer_;
   error_code error;
   const auto endpoint = socket_.remote_endpoint(error);
-  if (error) return {};
+  if (error) return peer_.emplace();
   const std::string address = endpoint.address().to_string();
-  return fmt::format("{}{}{}:{}", endpoint.address().is_v6() ? "[" : "", address,
-                     endpoint.address().is_v6() ? "]" : "", endpoint.port());
+  return peer_.emplace(fmt::format("{}{}{}:{}", endpoint.address().is_v6() ? "[" : "", address,
+                                   endpoint.address().is_v6() ? "]" : "", endpoint.port()));
 }
 
 void Connection::ThrowBroken(std::string_view action, error_code error) const {

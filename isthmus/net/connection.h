@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -76,7 +77,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Limit(Milliseconds limit);
   bool expired() const { return expired_; }
 
-  std::string peer() const;  // "address:port"; empty if it is gone
+  // "address:port", as it was when it was first asked for; empty if the peer was gone then.
+  const std::string& peer();
   uint64_t received_bytes() const { return received_bytes_; }
 
  private:
@@ -104,6 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Wakeup arrived_;
   std::function<void()> unasked_;
 
+  std::optional<std::string> peer_;
   size_t unyielded_bytes_ = 0;
   uint64_t received_bytes_ = 0;
 };

@@ -49,6 +49,8 @@ class Headers {
     uint32_t name_bytes;
     uint32_t value_bytes;
   };
+  void Reserve();
+
   std::string text_;
   std::vector<Entry> entries_;
 };

@@ -31,7 +31,7 @@ class ServerSession {
   asio::cancellation_slot slot() { return cancel_.slot(); }
 
   RequestHead& request() { return request_; }
-  std::string peer() const { return connection_->peer(); }
+  const std::string& peer() const { return connection_->peer(); }
   std::optional<uint64_t> request_bytes() const;
   Task<std::string_view> ReadPiece();
 

@@ -120,8 +120,8 @@ struct Announcer::State : std::enable_shared_from_this<State> {
   Task<void> Tell(Gateway* gateway, bool leaves);
   Task<std::string> Post(net::Origin origin, std::string body);
   std::string Body(Gateway* gateway, bool leaves);
-  void OnTold(Gateway* gateway, const std::string& answer);
-  void OnMissed(Gateway* gateway, const std::string& why);
+  void OnTold(Gateway* gateway, const std::string& answer) const;
+  void OnMissed(Gateway* gateway, const std::string& why) const;
   Milliseconds PauseOf(Gateway* gateway) const;
 };
 
@@ -168,7 +168,7 @@ Task<void> Announcer::State::Tell(Gateway* gateway, bool leaves) {
   }
 }
 
-void Announcer::State::OnTold(Gateway* gateway, const std::string& answer) {
+void Announcer::State::OnTold(Gateway* gateway, const std::string& answer) const {
   boost::system::error_code ignored;
   const std::string name = TextOf(json::parse(answer, ignored), "gateway");
   if (!gateway->answers || gateway->name != name) {
@@ -180,7 +180,7 @@ void Announcer::State::OnTold(Gateway* gateway, const std::string& answer) {
   gateway->pause = kFirstPause;
 }
 
-void Announcer::State::OnMissed(Gateway* gateway, const std::string& why) {
+void Announcer::State::OnMissed(Gateway* gateway, const std::string& why) const {
   gateway->answers = false;
   if (std::exchange(gateway->complained, true)) return;
   events->Write("gateway_lost", {{"gateway", gateway->origin.Authority()}, {"error", why}});

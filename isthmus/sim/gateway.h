@@ -17,13 +17,13 @@ class Gateway {
   Gateway(World& world, std::vector<uint32_t> region_of);
 
   // A client's request: for the first time, again after a refusal, or for the next turn.
-  void Submit(uint32_t rollout);
+  void Submit(uint32_t id);
   void OnReport(uint32_t island, const Report& report);
   // True if the answer is passed on to the client: its request was served. Else the gateway goes on
   // with it by itself.
-  bool OnAnswer(uint32_t rollout);
+  bool OnAnswer(uint32_t id);
   // False if it does not wait any more.
-  bool OnWaitOver(uint32_t rollout, uint32_t waits);
+  bool OnWaitOver(uint32_t id, uint32_t waits);
 
   const gateway::Snapshot& snapshot() const { return snapshot_; }
   // Served requests whose version does not satisfy what they asked: none, if all is right.

@@ -21,7 +21,7 @@ class Island {
 
   // The events. False if it was meant for an earlier island in this place, or is an old one, and
   // nothing happened.
-  void OnArrive(uint32_t rollout);
+  void OnArrive(uint32_t id);
   bool OnEngine();
   bool OnGateTimer();
   bool OnLearn(uint32_t incarnation);
@@ -50,8 +50,8 @@ class Island {
   bool Current(uint32_t incarnation) const { return alive_ && incarnation == incarnation_; }
   MonotonicTime now() const { return AsMonotonic(world_.timeline.now()); }
   void Begin();
-  void Admit(uint32_t rollout, VersionNumber version);
-  void Reply(uint32_t rollout, Answer answer);
+  void Admit(uint32_t id, VersionNumber version);
+  void Reply(uint32_t id, Answer answer);
   void CarryOut(const sidecar::Gate::Decisions& decisions);
   void ReadLog();
   VersionNumber Goal() const;

@@ -29,7 +29,7 @@ class Network {
   // trip, the event kFetched(island, incarnation) comes.
   FetchId Start(uint32_t region, const replica::Plan& plan, uint32_t island, uint32_t incarnation);
   // The island is gone. What its relay fetches goes on. Nothing, if that fetch has ended.
-  void Cancel(FetchId fetch, uint32_t island, uint32_t incarnation);
+  void Cancel(FetchId id, uint32_t island, uint32_t incarnation);
   // The event kLink(link). False: it was an old one, and nothing happened.
   bool OnLink(uint32_t link);
 
@@ -70,7 +70,7 @@ class Network {
   bool FromOrigin(uint32_t link) const { return link < regions(); }
   uint32_t Begin(const Transfer& transfer);
   void AskRelay(Relay& relay, const replica::PlannedPayload& payload, uint32_t region, FetchId id);
-  void End(uint32_t transfer);
+  void End(uint32_t id);
   void Done(FetchId id);
   void Share(uint32_t link);
   void ShareEgress();

@@ -184,7 +184,8 @@ Scenario ReadScenario(std::string_view text, std::optional<double> hours) {
   scenario.comment = fields.Text("comment", 4'096, "");
   scenario.hours = fields.Number("hours", 0, kMaxHours);
   if (hours) scenario.hours = *hours;
-  if (!(scenario.hours >= 0 && scenario.hours <= kMaxHours)) {
+  const bool within = scenario.hours >= 0 && scenario.hours <= kMaxHours;  // not so for NaN
+  if (!within) {
     Throw(ErrorCode::kInvalid, "hours: found {}, allowed are numbers from 0 to {}", scenario.hours,
           kMaxHours);
   }

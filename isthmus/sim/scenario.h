@@ -118,7 +118,7 @@ double PatchBytes(const ModelFacts& model, uint64_t steps);
 // kInvalid, naming the field, what it was and what is allowed: no JSON, unknown or missing
 // fields, wrong types, values out of range, sizes above the limits of this file. `hours`
 // takes the place of the scenario's.
-Scenario ReadScenario(std::string_view json, std::optional<double> hours = std::nullopt);
+Scenario ReadScenario(std::string_view text, std::optional<double> hours = std::nullopt);
 
 }  // namespace isthmus::sim
 

@@ -46,6 +46,7 @@ std::optional<uint32_t> Sharing::PopEnded(SimTime now) {
 
 std::vector<uint32_t> Sharing::Keys() const {
   std::vector<uint32_t> keys;
+  keys.reserve(jobs_.size());
   for (const Job& job : jobs_) keys.push_back(job.key);
   return keys;
 }

@@ -15,7 +15,7 @@ class Trainer {
 
   void Start();
   // A rollout's request was served.
-  void OnServed(uint32_t rollout);
+  void OnServed(uint32_t id);
   void OnTrained();
   // The board has a further version from here on.
   void OnPublished();

@@ -34,7 +34,7 @@ inline IslandReport ReportOf(VersionNumber served, VersionNumber head = kNoVersi
 
 inline net::Origin UrlOf(std::string_view host) { return {false, std::string(host), 8089}; }
 
-inline Registration RegistrationOf(std::string id, VersionNumber served = 7) {
+inline Registration RegistrationOf(const std::string& id, VersionNumber served = 7) {
   Registration registration;
   registration.id = id;
   registration.instance = "i1";
@@ -46,8 +46,8 @@ inline Registration RegistrationOf(std::string id, VersionNumber served = 7) {
 class PoolTest : public testing::Test {
  protected:
   void Make(PoolOptions options) { pool_ = std::make_unique<Pool>(options); }
-  void Register(std::string id, VersionNumber served = 7) {
-    pool_->Register(RegistrationOf(std::move(id), served), now_);
+  void Register(const std::string& id, VersionNumber served = 7) {
+    pool_->Register(RegistrationOf(id, served), now_);
   }
   // Heartbeats of all that are named go on, once a second.
   void Pass(milliseconds time, const std::vector<Registration>& alive = {}) {
