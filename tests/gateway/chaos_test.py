@@ -115,7 +115,8 @@ class ChaosTest(fleet.FleetTest):
         # The second one asks twice where the first island is slow.
         hedge = ("--hedge-ms", 150) if self.gateways else ()
         super().start_gateway("--record", self.dir / "rollouts", "--record-spool",
-                              self.dir / "spool", "--record-rotate-s", 5, *hedge, port=port or fleet.steady_port())
+                              self.dir / "spool", "--record-rotate-s", 5, *hedge,
+                              port=port or fleet.steady_port())
 
     def publish(self, count=1):
         for number in range(self.head + 1, self.head + 1 + count):
