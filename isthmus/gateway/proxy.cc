@@ -325,6 +325,18 @@ Task<bool> Proxy::TryIsland(net::Exchange& exchange, Turn& turn, const Choice& c
   co_return answered;
 }
 
+// Another one than the first, which has not failed and is not to be remembered as tried.
+Choice Proxy::ChooseSecond(Turn& turn, uint32_t first) {
+  std::vector<uint32_t> tried = turn.tried;
+  const uint64_t tried_at = turn.tried_at;
+  turn.tried.push_back(first);
+  turn.tried_at = pool_.generation();  // else Choose may forget them all
+  const Choice second = Choose(turn);
+  turn.tried = std::move(tried);
+  turn.tried_at = tried_at;
+  return second;
+}
+
 // As TryIsland, with a second island if the first is slow. The slower one is called off.
 Task<bool> Proxy::TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choice) {
   Hedge hedge(loop_, client_, pool_, turn.body, kWholeBytes);
@@ -333,9 +345,7 @@ Task<bool> Proxy::TryTwo(net::Exchange& exchange, Turn& turn, const Choice& choi
   hedge.Begin(choice.island, QuestionOf(turn), HeadFor(turn, choice));
   Hedge::Attempt* ended = co_await hedge.Next(options_.hedge_after);
   if (ended == nullptr && turn.attempts < options_.attempts) {
-    turn.tried.push_back(choice.island);
-    const Choice second = Choose(turn);
-    turn.tried.pop_back();
+    const Choice second = ChooseSecond(turn, choice.island);
     if (second.verdict == Verdict::kSend) {
       ++turn.attempts;
       ++counters_.hedged;

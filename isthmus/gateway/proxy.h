@@ -95,6 +95,7 @@ class Proxy {
   bool Pin(Turn& turn);
   bool HasItsRun(const Turn& turn) const;
   Choice Choose(Turn& turn);
+  Choice ChooseSecond(Turn& turn, uint32_t first);
   net::Task<bool> AwaitChange(Turn& turn, Verdict verdict);
   void FitRoom();
   net::Task<bool> TryIsland(net::Exchange& exchange, Turn& turn, const Choice& choice);

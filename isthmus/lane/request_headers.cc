@@ -93,6 +93,10 @@ HeaderFields ReadHeaders(const net::Headers& headers) {
     if (!IsOurs(name)) continue;
     const Entry& entry = EntryOf(name);
     if (headers.Count(name) > 1) Throw(ErrorCode::kInvalid, "{}: given twice", entry.name);
+    // A proxy takes away what Connection names: the island would not see the constraint.
+    if (headers.HasToken("Connection", name)) {
+      Throw(ErrorCode::kInvalid, "{}: named by Connection, and would not be passed on", entry.name);
+    }
     entry.read(entry.name, value, &fields);
   }
   return fields;

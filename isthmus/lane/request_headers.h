@@ -20,8 +20,8 @@ struct HeaderFields {
 };
 
 // Reads every field whose name begins with "Isthmus-" (docs/request-lane.md, "Headers"). kInvalid,
-// naming it, for one that is not known, comes twice or has a malformed value: a misspelled
-// constraint must not be taken for none.
+// naming it, for one that is not known, comes twice, is named by Connection or has a malformed
+// value: a misspelled constraint must not be taken for none.
 HeaderFields ReadHeaders(const net::Headers& headers);
 
 // The request that body and headers make together, checked (Merge, Check).

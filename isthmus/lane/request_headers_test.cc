@@ -73,6 +73,7 @@ TEST(RequestHeadersTest, WhatIsMalformedUnknownOrTwiceThereIsNamed) {
   refuse({{"Isthmus-Request-Id", "a b"}}, "Isthmus-Request-Id");
   refuse({{"Isthmus-Request-Id", std::string(129, 'a')}}, "Isthmus-Request-Id");
   refuse({{"Isthmus-Run", ""}}, "Isthmus-Run");
+  refuse({{"Isthmus-Run", "r"}, {"Connection", "close, isthmus-run"}}, "named by Connection");
   refuse({{"Isthmus-Session", ""}}, "Isthmus-Session");
   refuse({{"Isthmus-Min-Verson", "4"}}, "Isthmus-Min-Verson: unknown");
   refuse({{"isthmus-min-version", "4"}, {"Isthmus-Min-Version", "4"}},

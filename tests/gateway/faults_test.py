@@ -323,6 +323,49 @@ class BrokenIslandsTest(DoublesTest):
         self.assertTrue(all(self.facts(name)["failures"] == 0 for name in self.islands))
 
 
+class HedgeTest(DoublesTest):
+    """With --hedge-ms, while reports of islands change what was known."""
+
+    def test_requests_that_were_refused_before(self):
+        """What was tried is forgotten when islands report, also while a second one is looked for."""
+        self.holds, goes_on = threading.Event(), threading.Event()
+        held = []
+
+        def generate(call):
+            if not self.holds.is_set():
+                call.send("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+                          "Content-Length: 2\r\n\r\n{}")
+                return True
+            if goes_on.is_set():
+                return call.answer(completion())
+            held.append(call.headers["isthmus-request-id"])
+            goes_on.wait(harness.DEADLINE_S)
+            call.reset()
+            return False
+        for name in ("a", "b", "c"):
+            self.add(name, generate)
+        self.start("--hedge-ms", 50, "--attempts", 100)
+        asked = [harness.Background(self.ask, {"Isthmus-Wait-Ms": "60000"}) for _ in range(8)]
+        harness.wait_until(lambda: sum(len(one.calls) for one in self.islands.values()) >= 24,
+                           "all have refused all")
+        self.holds.set()
+        version = 1
+
+        def all_are_held_twice():
+            nonlocal version
+            version += 1
+            for one in self.islands.values():
+                one.info = info(version)
+            return len(held) >= 2 * len(asked)
+        harness.wait_until(all_are_held_twice, "each is held by two islands")
+        self.assertTrue(all(held.count(request_id) == 2 for request_id in held), held)
+        goes_on.set()
+        for one in asked:
+            self.assertEqual(one.result()[0], 200)
+        self.wait_at_rest()
+        self.assertIsNone(self.process.process.poll())
+
+
 class RegistrationTest(DoublesTest):
     """Islands that come and go, by what they say themselves."""
 

@@ -69,6 +69,14 @@ class RoutingTest(fleet.FleetTest):
                                   weight_version={"exact_version": 1})[0], 400)
         self.assertEqual(self.ask(weight_version={"exact_version": 7})[0], 409)
 
+    def test_a_constraint_cannot_be_lost_on_the_way(self):
+        for wrong in ({"Isthmus-Mini-Version": "1"}, {"Isthmus-Min-Version": "one"},
+                      {"Isthmus-Exact-Version": "1", "Connection": "close, isthmus-exact-version"}):
+            status, _, answer = self.ask(wrong)
+            self.assertEqual((status, answer["error"]["type"]), (400, "invalid"), wrong)
+        self.assertEqual([self.island_facts(one.name)["state"] for one in self.islands],
+                         ["ready"] * self.count)
+
     def test_a_revoked_version_is_gone(self):
         self.publish()
         self.wait_for_version(2)
