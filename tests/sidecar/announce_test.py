@@ -9,9 +9,8 @@ import threading
 import time
 import unittest
 
-import harness
 import island
-import launch
+from island import harness, launch
 
 TTL_S = 2
 MEMBERS = {"id", "instance", "url", "ttl_ms", "state", "info"}

@@ -5,8 +5,8 @@ import contextlib
 import json
 import unittest
 
-import harness
 import island
+from island import harness
 
 
 class DeadlineTest(island.IslandTest):
