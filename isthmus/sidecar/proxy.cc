@@ -113,7 +113,10 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   } catch (const boost::system::system_error&) {
     if (exchange.disconnected() || !limit.expired()) throw;
   }
-  if (!admission) co_return co_await Expire(exchange, headers->request_id);
+  if (!admission) {
+    co_await net::asio::this_coro::reset_cancellation_state();
+    co_return co_await Expire(exchange, headers->request_id);
+  }
   if (!admission->admitted()) {
     limit.Disarm();
     const Decision& decision = admission->decision();
@@ -134,10 +137,9 @@ Task<void> Proxy::Generate(net::Exchange& exchange, Route route) {
   co_await Serve(exchange, turn);
 }
 
-// Its time was over while it waited.
+// Its time was over while it waited. The caller is no longer cancelled.
 Task<void> Proxy::Expire(net::Exchange& exchange, const std::string& request_id) {
   ++counters_.expired;
-  co_await net::asio::this_coro::reset_cancellation_state();
   Answer answer = lane::DeadlineExceeded(kExpired);
   co_await Refuse(exchange, std::move(answer), request_id);
 }
