@@ -86,7 +86,7 @@ class ContainerTest(unittest.TestCase):
             context = pathlib.Path(folder)
             copy_context(context)
             self.assertEqual(sorted(path.name for path in context.iterdir()),
-                             ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "isthmus"])
+                             ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "isthmus", "scripts", "web"])
             self.assertFalse(list(context.rglob("*_test.cc")))
             done = deployed.run("cmake", "--preset", "release", "-DISTHMUS_PROGRAM_ONLY=ON", cwd=context)
             self.assertEqual(done.returncode, 0, done.stderr)
