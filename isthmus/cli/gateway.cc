@@ -1,6 +1,5 @@
 // gateway: one address for a fleet of islands.
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -34,8 +33,7 @@ struct GatewayArguments {
   uint64_t queue_limit_s = 60;
   uint64_t generation_limit_s = 3600;
   uint64_t silence_limit_s = 900;
-  uint64_t max_body_mib = 64;
-  uint64_t max_held_mib = 1024;
+  BodyArguments bodies;
   size_t max_connections = 20'000;
   uint64_t stop_limit_s = 30;
   std::string record, record_spool;
@@ -47,8 +45,8 @@ struct GatewayArguments {
   uint64_t record_answer_bytes = uint64_t{64} << 20;
   StoreArguments store;
   std::string event_log, access_log;
-  std::string client_tokens, operator_tokens, island_token;
-  std::string tls_certificate, tls_key, tls_client_ca, island_ca;
+  AccessArguments access;
+  std::string island_token, island_ca;
 };
 
 std::optional<gateway::RecordOptions> RecordOf(const GatewayArguments& arguments) {
@@ -96,8 +94,8 @@ gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
   options.proxy.attempts = arguments.attempts;
   options.proxy.max_lag = arguments.max_lag;
   options.proxy.queue_limit = seconds(arguments.queue_limit_s);
-  options.proxy.max_body_bytes = arguments.max_body_mib << 20;
-  options.proxy.max_held_bytes = arguments.max_held_mib << 20;
+  options.proxy.max_body_bytes = arguments.bodies.max_body_bytes();
+  options.proxy.max_held_bytes = arguments.bodies.max_held_bytes();
   options.proxy.limits.connect = kConnectLimit;
   options.proxy.limits.first_byte = seconds(arguments.generation_limit_s);
   options.proxy.limits.idle = seconds(arguments.silence_limit_s);
@@ -108,26 +106,21 @@ gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
   options.proxy.hedge_after = milliseconds(arguments.hedge_ms);
   options.event_log = arguments.event_log;
   options.access_log = arguments.access_log;
-  options.client_tokens = PathOrNone(arguments.client_tokens);
-  options.operator_tokens = PathOrNone(arguments.operator_tokens);
   options.drain = seconds(arguments.stop_limit_s);
   options.server.limits.connections = arguments.max_connections;
   ParseListen(arguments.listen, &options.server);
-  options.tls = ListenerTls(arguments.tls_certificate, arguments.tls_key, arguments.tls_client_ca);
+  options.access = arguments.access.Options();
   return options;
 }
 
 void RunGateway(const GatewayArguments& arguments, Context& context) {
   AllowManyFiles();
-  // A file that would become too large is an error of the write then, as a full disk is.
-  if (std::signal(SIGXFSZ, SIG_IGN) == SIG_ERR) {
-    Throw(ErrorCode::kInternal, "ignore SIGXFSZ: refused");
-  }
+  TakeLargeFilesAsErrors();
   const gateway::GatewayOptions options = OptionsOf(arguments);
   net::Loop loop(1);
   gateway::Gateway gateway(loop, options);
   ServeUntilTold(loop, gateway, [&] {
-    PrintListening(context, options.server.host, options.tls != nullptr, gateway.port());
+    PrintListening(context, options.server.host, options.access.tls != nullptr, gateway.port());
   });
 }
 
@@ -218,14 +211,7 @@ void AddRoom(CLI::App* command, GatewayArguments* arguments) {
                    "Open connections; more wait until one ends")
       ->check(some)
       ->capture_default_str();
-  command->add_option("--max-body-mib", arguments->max_body_mib, "Most that a request may have")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{65'536}))
-      ->capture_default_str();
-  command
-      ->add_option("--max-held-mib", arguments->max_held_mib,
-                   "Most that all requests that come in or wait may have")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24))
-      ->capture_default_str();
+  AddBodyOptions(command, &arguments->bodies);
 }
 
 void AddRecord(CLI::App* command, GatewayArguments* arguments) {
@@ -262,17 +248,10 @@ void AddRecord(CLI::App* command, GatewayArguments* arguments) {
 }
 
 void AddSecurity(CLI::App* command, GatewayArguments* arguments) {
-  command->add_option("--client-tokens", arguments->client_tokens,
-                      "File of bearer tokens, one a line, that requests must show");
-  command->add_option("--operator-tokens", arguments->operator_tokens,
-                      "The same for islands that register, /v1/fleet, /metrics and /events");
+  AddAccessOptions(command, &arguments->access,
+                   "islands that register, /v1/fleet, /metrics and /events");
   command->add_option("--island-token", arguments->island_token,
                       "File with the bearer token that islands ask for");
-  command->add_option("--tls-certificate", arguments->tls_certificate,
-                      "PEM file: serve TLS with it; read again on SIGHUP");
-  command->add_option("--tls-key", arguments->tls_key, "PEM file of its private key");
-  command->add_option("--tls-client-ca", arguments->tls_client_ca,
-                      "PEM file: clients must show a certificate of this authority");
   command->add_option("--island-ca", arguments->island_ca,
                       "PEM file of the authority of https islands");
 }

@@ -11,9 +11,9 @@
 
 #include "isthmus/base/file.h"
 #include "isthmus/cli/command.h"
+#include "isthmus/net/access.h"
 #include "isthmus/net/process_signals.h"
 #include "isthmus/net/server.h"
-#include "isthmus/net/tls.h"
 
 namespace isthmus::cli {
 
@@ -21,15 +21,35 @@ namespace isthmus::cli {
 // port 0 lets the kernel choose. kInvalid.
 void ParseListen(const std::string& text, net::ServerOptions* options);
 
-// From the values of --tls-certificate, --tls-key and --tls-client-ca; null without them. kInvalid
-// if one is there without the one that it needs.
-std::shared_ptr<net::ServerTls> ListenerTls(const std::string& certificate, const std::string& key,
-                                            const std::string& client_ca);
+// --client-tokens, --operator-tokens, --tls-certificate, --tls-key, --tls-client-ca.
+struct AccessArguments {
+  std::string client_tokens, operator_tokens, tls_certificate, tls_key, tls_client_ca;
+
+  // kInvalid if one of the last three is there without the one that it needs.
+  net::AccessOptions Options() const;
+};
+// `operators`: what is for operators alone; empty: nothing, and there is no option for their
+// tokens.
+void AddAccessOptions(CLI::App* command, AccessArguments* arguments, const std::string& operators);
+
+// --max-body-mib, --max-held-mib.
+struct BodyArguments {
+  uint64_t max_body_mib = 64;
+  uint64_t max_held_mib = 1024;
+
+  uint64_t max_body_bytes() const { return max_body_mib << 20; }
+  uint64_t max_held_bytes() const { return max_held_mib << 20; }
+};
+void AddBodyOptions(CLI::App* command, BodyArguments* arguments);
 
 std::optional<fs::path> PathOrNone(const std::string& text);
 
 // The first line of a file, without blanks around it; empty for no file.
 std::string ReadToken(const std::string& file);
+
+// Makes a file that would become too large an error of the write, as a full disk is, and not the
+// end.
+void TakeLargeFilesAsErrors();
 
 // Raises the limit of open files, of which each connection needs one or two, as far as allowed.
 void AllowManyFiles();

@@ -1,5 +1,4 @@
 // board serve: a board for a region, over HTTP.
-#include <csignal>
 #include <utility>
 
 #include "isthmus/cli/command.h"
@@ -20,7 +19,7 @@ struct ServeArguments {
   uint64_t stop_limit_s = 30;
   size_t max_connections = 1000;
   std::string event_log;
-  std::string client_tokens, tls_certificate, tls_key, tls_client_ca;
+  AccessArguments access;
 };
 
 relay::RelayOptions OptionsOf(const ServeArguments& arguments) {
@@ -32,25 +31,21 @@ relay::RelayOptions OptionsOf(const ServeArguments& arguments) {
   options.poll = std::chrono::milliseconds(arguments.poll_ms);
   options.client_bytes_per_s = arguments.client_bytes_per_s;
   options.drain = std::chrono::seconds(arguments.stop_limit_s);
-  options.client_tokens = PathOrNone(arguments.client_tokens);
   options.event_log = arguments.event_log;
   options.server.limits.connections = arguments.max_connections;
   ParseListen(arguments.listen, &options.server);
-  options.tls = ListenerTls(arguments.tls_certificate, arguments.tls_key, arguments.tls_client_ca);
+  options.access = arguments.access.Options();
   return options;
 }
 
 void RunServe(const ServeArguments& arguments, Context& context) {
   AllowManyFiles();
-  // A file that would become too large is an error of the write then, as a full disk is.
-  if (std::signal(SIGXFSZ, SIG_IGN) == SIG_ERR) {
-    Throw(ErrorCode::kInternal, "ignore SIGXFSZ: refused");
-  }
+  TakeLargeFilesAsErrors();
   const relay::RelayOptions options = OptionsOf(arguments);
   net::Loop loop(1);
   relay::Relay relay(loop, options);
   ServeUntilTold(loop, relay, [&] {
-    PrintListening(context, options.server.host, options.tls != nullptr, relay.port());
+    PrintListening(context, options.server.host, options.access.tls != nullptr, relay.port());
   });
 }
 
@@ -80,16 +75,6 @@ void AddLimits(CLI::App* command, ServeArguments* arguments) {
       ->capture_default_str();
 }
 
-void AddSecurity(CLI::App* command, ServeArguments* arguments) {
-  command->add_option("--client-tokens", arguments->client_tokens,
-                      "File of bearer tokens, one a line, that requests must show");
-  command->add_option("--tls-certificate", arguments->tls_certificate,
-                      "PEM file: serve TLS with it; read again on SIGHUP");
-  command->add_option("--tls-key", arguments->tls_key, "PEM file of its private key");
-  command->add_option("--tls-client-ca", arguments->tls_client_ca,
-                      "PEM file: clients must show a certificate of this authority");
-}
-
 }  // namespace
 
 void AddBoardServe(CLI::App& board, Context& context) {
@@ -111,7 +96,7 @@ void AddBoardServe(CLI::App& board, Context& context) {
   command->add_option("--event-log", arguments->event_log,
                       "File for events as JSON lines; - for standard error");
   AddLimits(command, arguments.get());
-  AddSecurity(command, arguments.get());
+  AddAccessOptions(command, &arguments->access, "");
   command->callback([arguments, &context] { RunServe(*arguments, context); });
 }
 

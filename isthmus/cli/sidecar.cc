@@ -41,13 +41,12 @@ struct SidecarArguments {
   uint64_t drain_limit_s = 600;
   uint64_t stop_limit_s = 30;
   uint64_t start_limit_s = 600;
-  uint64_t max_body_mib = 64;
-  uint64_t max_held_mib = 1024;
+  BodyArguments bodies;
   size_t max_waiting = 10'000;
   std::string restart_program;
   std::string event_log;
-  std::string client_tokens, operator_tokens, engine_token;
-  std::string tls_certificate, tls_key, tls_client_ca, engine_ca;
+  AccessArguments access;
+  std::string engine_token, engine_ca;
   std::vector<std::string> gateways;
   std::string island_id, advertise, gateway_token, gateway_ca;
   uint64_t gateway_ttl_s = 10;
@@ -104,15 +103,13 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   options.reconciler.start_limit = seconds(arguments.start_limit_s);
   options.gate.drain_limit = seconds(arguments.drain_limit_s);
   options.gate.max_waiting = arguments.max_waiting;
-  options.proxy.max_body_bytes = arguments.max_body_mib << 20;
-  options.proxy.max_held_bytes = arguments.max_held_mib << 20;
+  options.proxy.max_body_bytes = arguments.bodies.max_body_bytes();
+  options.proxy.max_held_bytes = arguments.bodies.max_held_bytes();
   options.announcer = AnnouncerOptionsOf(arguments);
   options.event_log = arguments.event_log;
-  options.client_tokens = PathOrNone(arguments.client_tokens);
-  options.operator_tokens = PathOrNone(arguments.operator_tokens);
   options.drain = seconds(arguments.stop_limit_s);
   ParseListen(arguments.listen, &options.server);
-  options.tls = ListenerTls(arguments.tls_certificate, arguments.tls_key, arguments.tls_client_ca);
+  options.access = arguments.access.Options();
   return options;
 }
 
@@ -122,7 +119,7 @@ void RunSidecar(const SidecarArguments& arguments, Context& context) {
   net::Loop loop(1);
   sidecar::Sidecar sidecar(loop, options);
   ServeUntilTold(loop, sidecar, [&] {
-    PrintListening(context, options.server.host, options.tls != nullptr, sidecar.port());
+    PrintListening(context, options.server.host, options.access.tls != nullptr, sidecar.port());
   });
 }
 
@@ -242,15 +239,7 @@ void RunStatus(const StatusArguments& arguments, Context& context) {
 }
 
 void AddSecurity(CLI::App* command, SidecarArguments* arguments) {
-  command->add_option("--client-tokens", arguments->client_tokens,
-                      "File of bearer tokens, one a line, that requests must show");
-  command->add_option("--operator-tokens", arguments->operator_tokens,
-                      "The same for /server_info, /metrics, /events and /wake");
-  command->add_option("--tls-certificate", arguments->tls_certificate,
-                      "PEM file: serve TLS with it; read again on SIGHUP");
-  command->add_option("--tls-key", arguments->tls_key, "PEM file of its private key");
-  command->add_option("--tls-client-ca", arguments->tls_client_ca,
-                      "PEM file: clients must show a certificate of this authority");
+  AddAccessOptions(command, &arguments->access, "/server_info, /metrics, /events and /wake");
   command->add_option("--engine-ca", arguments->engine_ca,
                       "PEM file of the authority of https engines");
   command->add_option("--engine-token-file", arguments->engine_token,
@@ -292,14 +281,7 @@ void AddLimits(CLI::App* command, SidecarArguments* arguments) {
       ->capture_default_str();
   command->add_option("--max-waiting", arguments->max_waiting, "Most requests that wait")
       ->capture_default_str();
-  command->add_option("--max-body-mib", arguments->max_body_mib, "Most that a request may have")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{65'536}))
-      ->capture_default_str();
-  command
-      ->add_option("--max-held-mib", arguments->max_held_mib,
-                   "Most that all requests that come in or wait may have")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24))
-      ->capture_default_str();
+  AddBodyOptions(command, &arguments->bodies);
 }
 
 void AddGateways(CLI::App* command, SidecarArguments* arguments) {

@@ -23,8 +23,8 @@ GatewayOptions Completed(GatewayOptions options, const std::string& instance) {
   options.proxy.instance = instance;
   options.proxy.record = options.record.has_value();
   // A token for the gateway's own listener is nothing that islands should see.
-  options.proxy.keep_authorization = !options.client_tokens && !options.operator_tokens;
-  options.server.tls = options.tls;
+  options.proxy.keep_authorization = !options.access.asks_for_tokens();
+  options.server.tls = options.access.tls;
   options.server.limits.body_bytes = options.proxy.max_body_bytes;
   return options;
 }
@@ -74,8 +74,8 @@ Gateway::Gateway(net::Loop& loop, GatewayOptions options)
       proxy_(loop, options_.proxy, pool_),
       sources_(loop, options_.sources, events_),
       prober_(loop, options_.prober, pool_, [this] { Notice(); }),
-      history_(instance_, started_, MonotonicNow()) {
-  ReadTokens();
+      history_(instance_, started_, MonotonicNow()),
+      access_(options_.access) {
   if (options_.record) {
     recorder_ = std::make_unique<Recorder>(loop, *options_.record, events_, instance_);
   }
@@ -145,21 +145,11 @@ void Gateway::Terminate() {
 
 void Gateway::Reload() {
   try {
-    if (options_.tls) options_.tls->Reload();
-    ReadTokens();
+    access_.Reload();
     events_.Write("reloaded", {});
   } catch (const Error& error) {
     events_.Write("reload_failed", {{"error", error.what()}});
   }
-}
-
-void Gateway::ReadTokens() {
-  std::optional<net::BearerTokens> clients;
-  std::optional<net::BearerTokens> operators;
-  if (options_.client_tokens) clients = net::BearerTokens::FromFile(*options_.client_tokens);
-  if (options_.operator_tokens) operators = net::BearerTokens::FromFile(*options_.operator_tokens);
-  client_tokens_ = std::move(clients);
-  operator_tokens_ = std::move(operators);
 }
 
 void Gateway::OnEnd(const Turn& turn) {

@@ -18,10 +18,9 @@
 #include "isthmus/gateway/recorder.h"
 #include "isthmus/gateway/sources.h"
 #include "isthmus/gateway/staleness.h"
-#include "isthmus/net/auth.h"
+#include "isthmus/net/access.h"
 #include "isthmus/net/bell.h"
 #include "isthmus/net/server.h"
-#include "isthmus/net/tls.h"
 #include "isthmus/observe/event_log.h"
 
 namespace isthmus::gateway {
@@ -32,14 +31,10 @@ struct GatewayOptions {
   ProberOptions prober;
   ProxyOptions proxy;  // its `instance`, `record` and `keep_authorization` are set here
   std::optional<RecordOptions> record;
-  net::ServerOptions server;            // its `tls` is the one below
-  std::shared_ptr<net::ServerTls> tls;  // of the listener; none: plain HTTP
-  std::string event_log;                // a file, "-" for standard error, empty for none
-  std::string access_log;               // the same, with a line for each request
-  // Files of bearer tokens: for rollouts, and for all that is an operator's. Without the second the
-  // first counts for both; without both everybody is let in.
-  std::optional<fs::path> client_tokens;
-  std::optional<fs::path> operator_tokens;
+  net::ServerOptions server;        // its `tls` is the one of `access`
+  net::AccessOptions access;        // docs/gateway.md says which routes are an operator's
+  std::string event_log;            // a file, "-" for standard error, empty for none
+  std::string access_log;           // the same, with a line for each request
   net::Milliseconds drain{30'000};  // for requests in flight, at the end
 };
 
@@ -69,7 +64,6 @@ class Gateway {
   void OnEnd(const Turn& turn);
   void LogAccess(const Turn& turn);
   void OnFailure(const Turn& turn, uint32_t island, Outcome outcome);
-  void ReadTokens();
 
   // gateway_routes.cc: what it answers by itself.
   net::Task<void> Handle(net::Exchange& exchange);
@@ -102,8 +96,7 @@ class Gateway {
   RegistrationCounters registrations_;
   uint64_t noticed_ = 0;  // the pool's generation
   net::Bell changed_;     // the pool has changed, or the end has come
-  std::optional<net::BearerTokens> client_tokens_;
-  std::optional<net::BearerTokens> operator_tokens_;
+  net::Access access_;
   net::Bell terminate_;
   bool terminating_ = false;
   std::unique_ptr<net::Server> server_;  // last: its handlers use all of the above

@@ -69,8 +69,8 @@ std::string Line(const json::value& value) { return json::serialize(value) + "\n
 
 bool Gateway::MayAsk(const net::RequestHead& request, std::string_view path) const {
   if (IsOpen(path)) return true;
-  const auto& tokens = IsOperators(path) && operator_tokens_ ? operator_tokens_ : client_tokens_;
-  return !tokens || tokens->Admits(request.headers);
+  const net::Caller caller = IsOperators(path) ? net::Caller::kOperator : net::Caller::kClient;
+  return access_.Admits(request.headers, caller);
 }
 
 Task<void> Gateway::Handle(net::Exchange& exchange) {
@@ -111,14 +111,7 @@ bool Gateway::Serves() const {
 std::string Gateway::OwnText(std::string_view path, std::string_view query) {
   if (path == "/live") return Line(json::object{{"live", true}});
   if (path == "/health") return Line(json::object{{"ready", Serves()}});
-  if (path == "/events") {
-    std::string text = "[";
-    for (const std::string& line : events_.recent()) {
-      if (text.size() > 1) text += ",\n";
-      text += line;
-    }
-    return text + "]\n";
-  }
+  if (path == "/events") return events_.RecentJson();
   if (path == "/metrics") {
     std::optional<RecorderCounters> recorder;
     if (recorder_) recorder = recorder_->counters();

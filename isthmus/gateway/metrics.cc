@@ -11,8 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "isthmus/observe/follow.h"
+
 namespace isthmus::gateway {
 namespace {
+
+using observe::Follow;
 
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
@@ -26,11 +30,6 @@ constexpr std::string_view kOutcomeNames[kOutcomes] = {"served", "refused", "fai
 constexpr IslandState kStates[] = {IslandState::kReady,      IslandState::kStaging,
                                    IslandState::kCommitting, IslandState::kDraining,
                                    IslandState::kSuspect,    IslandState::kGone};
-
-// A counter that follows a count kept elsewhere.
-void Follow(prometheus::Counter& counter, uint64_t count) {
-  counter.Increment(std::max(0.0, static_cast<double>(count) - counter.Value()));
-}
 
 double Number(uint64_t value) { return static_cast<double>(value); }
 

@@ -49,4 +49,13 @@ void EventLog::Write(std::string_view event, const boost::json::object& fields) 
   if (fd_ >= 0 && !WriteLine(fd_, line)) ++lost_;
 }
 
+std::string EventLog::RecentJson() const {
+  std::string text = "[";
+  for (const std::string& line : recent_) {
+    if (text.size() > 1) text += ",\n";
+    text += line;
+  }
+  return text + "]\n";
+}
+
 }  // namespace isthmus::observe

@@ -36,6 +36,8 @@ class EventLog {
 
   // The newest kKept lines, oldest first, without line ends.
   const std::deque<std::string>& recent() const { return recent_; }
+  // The same as a JSON list, with a line end: what GET /events answers.
+  std::string RecentJson() const;
 
  private:
   int fd_ = -1;

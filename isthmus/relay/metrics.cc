@@ -7,13 +7,12 @@
 
 #include <algorithm>
 
+#include "isthmus/observe/follow.h"
+
 namespace isthmus::relay {
 namespace {
 
-// A counter that follows a count kept elsewhere.
-void Follow(prometheus::Counter& counter, uint64_t count) {
-  counter.Increment(std::max(0.0, static_cast<double>(count) - counter.Value()));
-}
+using observe::Follow;
 
 void Set(prometheus::Gauge& gauge, uint64_t value) { gauge.Set(static_cast<double>(value)); }
 

@@ -30,7 +30,7 @@ std::shared_ptr<DiskCache> OpenCache(const RelayOptions& options) {
 
 net::ServerOptions ServerOptionsOf(const RelayOptions& options) {
   net::ServerOptions server = options.server;
-  server.tls = options.tls;
+  server.tls = options.access.tls;
   server.limits.body_bytes = kMaxRequestBodyBytes;
   return server;
 }
@@ -42,8 +42,8 @@ Relay::Relay(net::Loop& loop, RelayOptions options)
       events_(options_.event_log),
       cache_(OpenCache(options_)),
       errands_(loop),
-      rate_(options_.client_bytes_per_s) {
-  ReadTokens();
+      rate_(options_.client_bytes_per_s),
+      access_(options_.access) {
   OpenBoard();
   objects_ = std::make_unique<Objects>(errands_, *origin_, cache_);
   watches_ = std::make_unique<WatchHub>(
@@ -96,21 +96,15 @@ void Relay::Terminate() {
 
 void Relay::Reload() {
   try {
-    if (options_.tls) options_.tls->Reload();
-    ReadTokens();
+    access_.Reload();
     events_.Write("reloaded", {});
   } catch (const Error& error) {
     events_.Write("reload_failed", {{"error", error.what()}});
   }
 }
 
-void Relay::ReadTokens() {
-  if (!options_.client_tokens) return;
-  client_tokens_ = net::BearerTokens::FromFile(*options_.client_tokens);
-}
-
 bool Relay::MayAsk(const net::RequestHead& request) const {
-  return !client_tokens_ || IsHealth(request) || client_tokens_->Admits(request.headers);
+  return IsHealth(request) || access_.Admits(request.headers, net::Caller::kClient);
 }
 
 Task<void> Relay::Handle(net::Exchange& exchange) {

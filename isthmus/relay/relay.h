@@ -6,9 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "isthmus/net/auth.h"
+#include "isthmus/net/access.h"
 #include "isthmus/net/server.h"
-#include "isthmus/net/tls.h"
 #include "isthmus/observe/event_log.h"
 #include "isthmus/relay/metrics.h"
 #include "isthmus/relay/rate_limit.h"
@@ -23,13 +22,12 @@ struct RelayOptions {
   store::StoreOptions store;      // how to reach it
   std::optional<fs::path> cache;  // none: everything passes through
   uint64_t cache_bytes = 0;
-  net::Milliseconds poll{500};            // of watched runs
-  uint64_t client_bytes_per_s = 0;        // for each address; 0: no limit
-  net::ServerOptions server;              // its `tls` is the one below
-  std::shared_ptr<net::ServerTls> tls;    // none: plain HTTP
-  std::optional<fs::path> client_tokens;  // bearer tokens; none: everybody is let in
-  std::string event_log;                  // a file, "-" for standard error, empty for none
-  net::Milliseconds drain{30'000};        // for requests in flight, at the end
+  net::Milliseconds poll{500};      // of watched runs
+  uint64_t client_bytes_per_s = 0;  // for each address; 0: no limit
+  net::ServerOptions server;        // its `tls` is the one of `access`
+  net::AccessOptions access;        // nothing is an operator's
+  std::string event_log;            // a file, "-" for standard error, empty for none
+  net::Milliseconds drain{30'000};  // for requests in flight, at the end
 };
 
 // Used on its loop's thread only.
@@ -69,7 +67,6 @@ class Relay {
   net::Task<void> RespondText(net::Exchange& exchange, std::string_view type, std::string body);
   std::string HealthText() const;
   std::string MetricsText();
-  void ReadTokens();
   void OpenBoard();
 
   RelayOptions options_;
@@ -82,7 +79,7 @@ class Relay {
   std::unique_ptr<WatchHub> watches_;
   RateLimit rate_;
   Metrics metrics_;
-  std::optional<net::BearerTokens> client_tokens_;
+  net::Access access_;
   uint64_t client_bytes_ = 0;
   bool terminating_ = false;
   net::Bell terminate_;

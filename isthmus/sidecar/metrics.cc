@@ -11,10 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "isthmus/observe/follow.h"
 #include "isthmus/sidecar/server_info.h"
 
 namespace isthmus::sidecar {
 namespace {
+
+using observe::Follow;
 
 using prometheus::Histogram;
 
@@ -49,11 +52,6 @@ constexpr NamedCount kOutcomes[] = {
     {"invalid", &ProxyCounters::invalid},   {"blocked", &ProxyCounters::blocked},
     {"expired", &ProxyCounters::expired},   {"aborted", &ProxyCounters::aborted},
     {"failed", &ProxyCounters::failed},     {"disconnected", &ProxyCounters::disconnected}};
-
-// A counter that follows a count kept elsewhere.
-void Follow(prometheus::Counter& counter, uint64_t count) {
-  counter.Increment(std::max(0.0, static_cast<double>(count) - counter.Value()));
-}
 
 }  // namespace
 

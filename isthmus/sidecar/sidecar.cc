@@ -46,21 +46,12 @@ SidecarOptions Completed(SidecarOptions options) {
   options.reconciler.run = options.gate.run = options.proxy.run = run;
   options.gate.island_pin = options.reconciler.island_pin;
   // A token for the sidecar's own listener is nothing that engines should see.
-  options.proxy.keep_authorization = !options.client_tokens && !options.operator_tokens;
+  options.proxy.keep_authorization = !options.access.asks_for_tokens();
   options.proxy.engine_token = options.engine.bearer_token;
   options.proxy.tls = options.engine.tls;
-  options.server.tls = options.tls;
+  options.server.tls = options.access.tls;
   options.server.limits.body_bytes = options.proxy.max_body_bytes;
   return options;
-}
-
-std::string EventsText(const observe::EventLog& events) {
-  std::string text = "[";
-  for (const std::string& line : events.recent()) {
-    if (text.size() > 1) text += ",\n";
-    text += line;
-  }
-  return text + "]\n";
 }
 
 }  // namespace
@@ -76,8 +67,8 @@ Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
                   SwitchJournal(options_.stager.replica / ".isthmus" / "engines.json"), events_,
                   MakeRestarter(loop, options_)),
       proxy_(loop, options_.proxy, keeper_, UpstreamsOf(options_, engines_)),
-      metrics_(options_.stager.run) {
-  ReadTokens();
+      metrics_(options_.stager.run),
+      access_(options_.access) {
   keeper_.set_on_waiting([this] { reconciler_.Nudge(); });
   proxy_.set_on_failure([this] { reconciler_.Suspect(); });
   reconciler_.set_on_update([this](const Update& update) { metrics_.Observe(update); });
@@ -93,7 +84,7 @@ void Sidecar::MakeAnnouncer() {
     options.island_id = DefaultIslandId(net::asio::ip::host_name(), port());
   }
   if (options.advertise.empty()) {
-    options.advertise = AdvertisedUrl(options_.server.host, port(), options_.tls != nullptr);
+    options.advertise = AdvertisedUrl(options_.server.host, port(), options_.access.tls != nullptr);
   }
   announcer_.emplace(
       loop_, std::move(options), [this] { return Info(); }, events_);
@@ -142,21 +133,11 @@ void Sidecar::Terminate() {
 
 void Sidecar::Reload() {
   try {
-    if (options_.tls) options_.tls->Reload();
-    ReadTokens();
+    access_.Reload();
     events_.Write("reloaded", {});
   } catch (const Error& error) {
     events_.Write("reload_failed", {{"error", error.what()}});
   }
-}
-
-void Sidecar::ReadTokens() {
-  std::optional<net::BearerTokens> clients;
-  std::optional<net::BearerTokens> operators;
-  if (options_.client_tokens) clients = net::BearerTokens::FromFile(*options_.client_tokens);
-  if (options_.operator_tokens) operators = net::BearerTokens::FromFile(*options_.operator_tokens);
-  client_tokens_ = std::move(clients);
-  operator_tokens_ = std::move(operators);
 }
 
 Task<void> Sidecar::Handle(net::Exchange& exchange) {
@@ -165,8 +146,8 @@ Task<void> Sidecar::Handle(net::Exchange& exchange) {
   const bool open = path == "/health" || path == "/live";
   const bool own =
       open || path == "/server_info" || path == "/metrics" || path == "/events" || path == "/wake";
-  const auto& tokens = own && operator_tokens_ ? operator_tokens_ : client_tokens_;
-  if (!open && tokens && !tokens->Admits(exchange.request().headers)) {
+  const net::Caller caller = own ? net::Caller::kOperator : net::Caller::kClient;
+  if (!open && !access_.Admits(exchange.request().headers, caller)) {
     co_return co_await exchange.Respond(net::Unauthorized());
   }
   if (own) co_return co_await HandleOwn(exchange, path);
@@ -198,7 +179,7 @@ std::string Sidecar::OwnBody(std::string_view path) {
   if (path == "/metrics") {
     return metrics_.Expose({gate, report, proxy_.counters(), server_->counters(), events_.lost()});
   }
-  if (path == "/events") return EventsText(events_);
+  if (path == "/events") return events_.RecentJson();
   boost::json::object body = {{"live", true}};
   if (path == "/health") body = {{"ready", IsReady(gate)}, {"state", PhaseName(report.phase)}};
   if (path == "/server_info") body = Info();

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "isthmus/engine/engine.h"
-#include "isthmus/net/auth.h"
+#include "isthmus/net/access.h"
 #include "isthmus/net/server.h"
-#include "isthmus/net/tls.h"
 #include "isthmus/observe/event_log.h"
 #include "isthmus/sidecar/announcer.h"
 #include "isthmus/sidecar/metrics.h"
@@ -28,14 +27,11 @@ struct SidecarOptions {
   ReconcilerOptions reconciler;        // run and pin are those of here
   GateOptions gate;
   ProxyOptions proxy;
-  AnnouncerOptions announcer;           // its URL, if empty, is the listener's
-  net::ServerOptions server;            // its `tls` is the one below
-  std::shared_ptr<net::ServerTls> tls;  // of the listener; none: plain HTTP
-  std::string event_log;                // a file, "-" for standard error, empty for none
-  // Files of bearer tokens: for rollout requests, and for all else but /health and /live. Without
-  // the second the first counts for both; without both everybody is let in.
-  std::optional<fs::path> client_tokens;
-  std::optional<fs::path> operator_tokens;
+  AnnouncerOptions announcer;  // its URL, if empty, is the listener's
+  net::ServerOptions server;   // its `tls` is the one of `access`
+  net::AccessOptions
+      access;             // clients: rollout requests; operators: all else but /health and /live
+  std::string event_log;  // a file, "-" for standard error, empty for none
   net::Milliseconds drain{30'000};  // for requests in flight, at the end
 };
 
@@ -62,7 +58,6 @@ class Sidecar {
   net::Task<void> Handle(net::Exchange& exchange);
   net::Task<void> HandleOwn(net::Exchange& exchange, std::string_view path);
   std::string OwnBody(std::string_view path);
-  void ReadTokens();
 
   net::Loop& loop_;
   SidecarOptions options_;
@@ -73,8 +68,7 @@ class Sidecar {
   Reconciler reconciler_;
   Proxy proxy_;
   Metrics metrics_;
-  std::optional<net::BearerTokens> client_tokens_;
-  std::optional<net::BearerTokens> operator_tokens_;
+  net::Access access_;
   net::Wakeup changed_;  // to be terminated, or the reconciler has ended
   bool terminating_ = false;
   std::optional<Announcer> announcer_;   // none: there are no gateways
