@@ -33,6 +33,7 @@ struct SidecarArguments {
   std::vector<std::string> upstreams;
   std::string listen = "127.0.0.1:8089";
   DrainPolicy policy = DrainPolicy::kInPlace;
+  bool changes = true;
   board::VersionNumber pin = board::kNoVersion;
   uint64_t poll_ms = 2'000;
   uint64_t load_limit_s = 600;
@@ -98,6 +99,7 @@ sidecar::SidecarOptions OptionsOf(const SidecarArguments& arguments, const Conte
   }
   options.restart_program = arguments.restart_program;
   options.reconciler.policy = arguments.policy;
+  options.reconciler.changes = arguments.changes;
   options.reconciler.island_pin = arguments.pin;
   options.reconciler.poll = milliseconds(arguments.poll_ms);
   options.reconciler.start_limit = seconds(arguments.start_limit_s);
@@ -338,6 +340,13 @@ void AddSidecar(CLI::App& app, Context& context) {
       ->transform(CLI::CheckedTransformer(policies).description("{in_place,drain,abort}"))
       ->type_name("POLICY")
       ->default_str("in_place");
+  const std::map<std::string, bool> loads = {{"changes", true}, {"full", false}};
+  command
+      ->add_option("--load", arguments->changes,
+                   "What a switch writes into engines that have the plug-in: what changed, or all")
+      ->transform(CLI::CheckedTransformer(loads).description("{changes,full}"))
+      ->type_name("WHAT")
+      ->default_str("changes");
   command->add_option("--pin", arguments->pin, "Serve this version and no other")
       ->check(CLI::Range(board::VersionNumber{1}, board::kMaxVersion));
   command->add_option("--restart-program", arguments->restart_program,

@@ -37,6 +37,12 @@ Task<Answer> Control::TryGet(Budget budget, std::string target) {
   return Call(budget, "GET", std::move(target), {});
 }
 
+Task<Answer> Control::TryPost(Budget budget, std::string target, boost::json::value body) {
+  std::string text = boost::json::serialize(body);
+  Answer answer = co_await Call(budget, "POST", std::move(target), std::move(text));
+  co_return answer;
+}
+
 Task<Answer> Control::Get(Budget budget, std::string target) {
   Answer answer = co_await Call(budget, "GET", std::move(target), {});
   answer.RequireSuccess();
@@ -50,8 +56,7 @@ Task<Answer> Control::Post(Budget budget, std::string target) {
 }
 
 Task<Answer> Control::Post(Budget budget, std::string target, boost::json::value body) {
-  std::string text = boost::json::serialize(body);
-  Answer answer = co_await Call(budget, "POST", std::move(target), std::move(text));
+  Answer answer = co_await TryPost(budget, std::move(target), std::move(body));
   answer.RequireSuccess();
   co_return answer;
 }

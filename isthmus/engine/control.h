@@ -42,6 +42,7 @@ class Control {
 
   // The answer whatever its status.
   Task<Answer> TryGet(Budget budget, std::string target);
+  Task<Answer> TryPost(Budget budget, std::string target, boost::json::value body);
   // The answer to a call that must succeed (Answer::RequireSuccess).
   Task<Answer> Get(Budget budget, std::string target);
   Task<Answer> Post(Budget budget, std::string target);  // without a body

@@ -28,6 +28,15 @@ void CheckLimits(const EngineLimits& limits) {
 
 }  // namespace
 
+Task<std::string> Engine::Learn(fs::path /*checkpoint*/, std::string /*label*/) {
+  co_return "engines of this kind load whole checkpoints only";
+}
+
+Task<void> Engine::LoadChanges(std::vector<Changes> /*steps*/) {
+  Throw(ErrorCode::kInternal, "{}: changes were sent to an engine that did not learn", name());
+  co_return;
+}
+
 EngineSpec EngineSpec::Parse(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == text.npos || colon == 0 || colon + 1 == text.size()) {

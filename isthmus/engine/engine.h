@@ -24,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "isthmus/base/file.h"
 #include "isthmus/net/deadline.h"
@@ -59,6 +60,13 @@ struct EngineState {
   // True as soon as a pause has begun, so no proof that it is complete; nullopt: it does not tell.
   std::optional<bool> paused;
   std::optional<std::string> label;  // of its weights; nullopt: it has none
+};
+
+// A step from one version to the next.
+struct Changes {
+  fs::path file;     // docs/changes-file.md; all workers see it
+  std::string base;  // the label of what it changes
+  std::string label;
 };
 
 // The deadline of each call, for all that it asks of the engine; above zero.
@@ -105,6 +113,13 @@ class Engine {
   // Makes all ranks load the checkpoint, of which nothing is known to them but the path, and gives
   // the weights their label. Only while paused.
   virtual Task<void> Load(fs::path checkpoint, std::string label) = 0;
+  // Makes ready to write changes into the weights in use, which are those of the checkpoint, under
+  // this label. Empty: LoadChanges may follow, until the next Load; else why it may not: engines
+  // without a plug-in for it, or whose weights are not where a checkpoint says. Only while paused.
+  virtual Task<std::string> Learn(fs::path checkpoint, std::string label);
+  // As Load, but the engine writes only what changed, one step after the other, into the weights
+  // that it holds. Only while paused, after a Learn. A failure is as one of Load.
+  virtual Task<void> LoadChanges(std::vector<Changes> steps);
   // Empties every cache that holds what old weights computed. Only while paused.
   virtual Task<void> Flush() = 0;
   // Reads back that the label is this one, as far as the engine has labels; kCorrupt if it is not.

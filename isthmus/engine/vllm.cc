@@ -1,5 +1,6 @@
 // vLLM, by the control routes of its development mode and a reload from a path.
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <set>
@@ -19,6 +20,10 @@ namespace {
 
 constexpr std::string_view kNeeded[] = {"POST /pause", "POST /resume", "GET /is_paused",
                                         "POST /collective_rpc", "POST /reset_prefix_cache"};
+constexpr std::string_view kTransfer[] = {"POST /init_weight_transfer_engine",
+                                          "POST /start_weight_update", "POST /update_weights",
+                                          "POST /finish_weight_update"};
+constexpr int kPluginFormat = 1;
 constexpr std::string_view kHint = "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment";
 constexpr std::string_view kGenerate = "POST /v1/completions";
 
@@ -42,6 +47,7 @@ struct Offer {
   bool has_multimodal_cache = false;
   bool has_encoder_cache = false;
   bool generates = false;
+  bool transfers = false;
   std::string salt_field;
   uint64_t workers = 1;  // at least so many answer an RPC
 };
@@ -57,6 +63,7 @@ Offer OfferOf(const Routes& routes) {
   offer.tells_sleep = routes.Has("GET /is_sleeping");
   offer.has_multimodal_cache = routes.Has("POST /reset_mm_cache");
   offer.has_encoder_cache = routes.Has("POST /reset_encoder_cache");
+  offer.transfers = std::ranges::all_of(kTransfer, [&](auto route) { return routes.Has(route); });
   offer.generates = routes.Has(kGenerate) && routes.Has("GET /v1/models");
   if (offer.generates) offer.salt_field = SaltField(routes, kGenerate);
   return offer;
@@ -76,6 +83,7 @@ class Vllm final : public Engine {
   Task<Abilities> Probe() override {
     const Budget budget(limits_.probe);
     offer_.reset();
+    session_ended_ = false;
     const Routes routes = co_await FetchRoutes(control_, budget);
     routes.Require(name(), kNeeded, kHint);
     Offer offer = OfferOf(routes);
@@ -131,12 +139,50 @@ class Vllm final : public Engine {
 
   Task<void> Load(fs::path checkpoint, std::string label) override {
     const Offer& offer = Probed();
+    learned_ = false;
     const Budget budget(limits_.load);
+    co_await EndSession(budget);
     const json::value body = {{"method", "reload_weights"},
                               {"kwargs", {{"weights_path", checkpoint.string()}}}};
     const Answer answer = co_await control_.Post(budget, "/collective_rpc", body);
     RequireAllDone(answer.Json(), offer.workers);
     if (offer.labels) co_await SetLabel(budget, std::move(label));
+  }
+
+  // By the plug-in (docs/python.md), if it is there.
+  Task<std::string> Learn(fs::path checkpoint, std::string label) override {
+    learned_ = false;
+    if (!Probed().transfers) co_return "it has no routes for weight transfer";
+    const json::value body = {
+        {"init_info",
+         {{"format", kPluginFormat}, {"checkpoint", checkpoint.string()}, {"label", label}}}};
+    const Answer answer =
+        co_await control_.TryPost(Budget(limits_.load), "/init_weight_transfer_engine", body);
+    try {
+      answer.RequireSuccess();
+    } catch (const Error& error) {
+      co_return error.what();
+    }
+    learned_ = true;
+    co_return "";
+  }
+
+  Task<void> LoadChanges(std::vector<Changes> steps) override {
+    if (!learned_) Throw(ErrorCode::kInternal, "{}: changes before it has learned", name());
+    const Budget budget(limits_.load);
+    session_ended_ = false;
+    co_await control_.Post(budget, "/start_weight_update");
+    for (const Changes& step : steps) {
+      const json::value body = {{"update_info",
+                                 {{"format", kPluginFormat},
+                                  {"changes", step.file.string()},
+                                  {"base", step.base},
+                                  {"label", step.label}}}};
+      co_await control_.Post(budget, "/update_weights", body);
+    }
+    const json::value label = {{"weight_version", steps.back().label}};
+    co_await control_.Post(budget, "/finish_weight_update", label);
+    session_ended_ = true;
   }
 
   Task<void> Flush() override {
@@ -217,6 +263,14 @@ class Vllm final : public Engine {
     RequireDone(answer.Json());
   }
 
+  // One that a failure, or a sidecar that died, has left open would keep the next from beginning.
+  // Where there is none this is an error, and changes nothing.
+  Task<void> EndSession(Budget budget) {
+    if (session_ended_ || !offer_->transfers) co_return;
+    co_await control_.TryPost(budget, "/finish_weight_update", json::object());
+    session_ended_ = true;
+  }
+
   static void RequireStatus(const Document& answer, std::string_view status) {
     if (answer.Text("/status") == status) return;
     answer.Refuse(ErrorCode::kCorrupt, "/status", fmt::format("expected \"{}\"", status));
@@ -244,6 +298,8 @@ class Vllm final : public Engine {
   EngineLimits limits_;
   Control control_;
   std::optional<Offer> offer_;
+  bool learned_ = false;
+  bool session_ended_ = false;  // of weight transfer, as far as is known
 };
 
 }  // namespace

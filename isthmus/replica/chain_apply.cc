@@ -64,11 +64,12 @@ class Pass {
  public:
   // `chain` is nullptr to verify only.
   Pass(const Checkpoint& checkpoint, const ChunkLayout& layout, const Chain* chain, UndoLog* undo,
-       Progress& progress)
+       ChangeRecorder* changes, Progress& progress)
       : checkpoint_(checkpoint),
         layout_(layout),
         chain_(chain),
         undo_(undo),
+        changes_(changes),
         progress_(progress),
         leaves_(checkpoint.tensors().size()),
         sum_changes_(checkpoint.tensors().size()) {
@@ -123,7 +124,7 @@ class Pass {
     CopyOld(info, &scratch.bytes);
     chain_->FoldChunk(chunk, scratch.bytes, &scratch.old);
     const std::span<const Piece> pieces = layout_.Pieces(info);
-    if (pieces.size() > 1) scratch.old.Sort();
+    if (pieces.size() > 1 || changes_ != nullptr) scratch.old.Sort();
     for (const Piece& piece : pieces) ChangePiece(piece, tensor::UnitBytes(info.dtype), scratch);
   }
 
@@ -133,8 +134,13 @@ class Pass {
     const std::span<const OldUnit> changes = scratch.old.Within(piece.chunk_unit, piece.units);
     Hash(piece, unit_bytes, bytes);
     if (changes.empty()) return;
-    sum_changes_[piece.tensor] +=
+    const uint64_t sum_change =
         codec::SumChange(changes, scratch.bytes, unit_bytes, piece.first_unit - piece.chunk_unit);
+    sum_changes_[piece.tensor] += sum_change;
+    if (changes_ != nullptr) {
+      changes_->Record(piece.tensor, piece.first_unit, unit_bytes, bytes, changes, piece.chunk_unit,
+                       sum_change);
+    }
     const Checkpoint::Tensor& tensor = checkpoint_.tensors()[piece.tensor];
     const Checkpoint::Shard& shard = checkpoint_.shards()[tensor.shard];
     const uint64_t place = tensor.info.begin + piece.first_unit * unit_bytes;
@@ -153,6 +159,7 @@ class Pass {
   const ChunkLayout& layout_;
   const Chain* chain_;
   UndoLog* undo_;
+  ChangeRecorder* changes_;
   Progress& progress_;
   std::vector<std::vector<Xxh128Digest>> leaves_;
   std::vector<std::atomic<uint64_t>> sum_changes_;
@@ -282,11 +289,11 @@ void CheckChange(const Checkpoint& checkpoint, const Chain& chain, const Pass& p
 
 VersionTable ApplyChain(const Checkpoint& checkpoint, const Chain& chain,
                         const Sha256Digest& target, UndoLog* undo, ThreadPool& pool,
-                        Progress& progress) {
+                        Progress& progress, ChangeRecorder* changes) {
   CheckSameTensors(checkpoint, chain.base());
   const ProgressScope scope(progress, "apply", checkpoint.tensor_bytes());
   ApplyFiles(checkpoint, chain, undo);
-  Pass pass(checkpoint, chain.layout(), &chain, undo, progress);
+  Pass pass(checkpoint, chain.layout(), &chain, undo, changes, progress);
   pass.Run(pool);
   VersionTable result = chain.outline();
   std::vector<std::string> problems;
@@ -308,7 +315,7 @@ std::vector<std::string> FindDamage(const Checkpoint& checkpoint, const VersionT
   CheckSameTensors(checkpoint, table);
   const ProgressScope scope(progress, "verify", checkpoint.tensor_bytes());
   const ChunkLayout layout = ChunkLayout::Of(table);
-  Pass pass(checkpoint, layout, nullptr, nullptr, progress);
+  Pass pass(checkpoint, layout, nullptr, nullptr, nullptr, progress);
   pass.Run(pool);
   std::vector<std::string> problems;
   for (size_t i = 0; i < table.tensors.size(); ++i) {

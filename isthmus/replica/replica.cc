@@ -47,7 +47,9 @@ Replica::~Replica() = default;
 
 void Replica::Recover() {
   const bool swap_pending = FinishSwap(paths_, directory_);
-  for (const fs::path& leftover : {paths_.stage(), paths_.fetch()}) RemoveTree(leftover);
+  for (const fs::path& leftover : {paths_.stage(), paths_.fetch(), paths_.changes()}) {
+    RemoveTree(leftover);
+  }
   ReadHeldVersion();
   if (swap_pending) {
     notes_.emplace_back(state_ ? "completed the replacement that a crash had interrupted"

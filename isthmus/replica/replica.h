@@ -19,6 +19,7 @@
 namespace isthmus::replica {
 
 class ChainSearch;
+class ChangeRecorder;
 
 // What a version's log entry says, for those who watch a run.
 struct VersionFacts {
@@ -41,6 +42,8 @@ struct PullResult {
   uint64_t fetched_bytes = 0;
   std::vector<std::string> notes;  // what the user should know: recoveries, reseeding
   std::vector<VersionFacts> read;  // of the log entries on its way, in no order
+  // What it changed (docs/changes-file.md), if that is kept and this was a change in place.
+  std::optional<fs::path> changes;
 };
 
 // A directory with a Hugging Face checkpoint at one verified version, or at none, and a hidden
@@ -73,6 +76,12 @@ class Replica {
   // the replica is rebuilt from an anchor.
   PullResult Pull(const board::Board& board, const std::string& run, board::VersionNumber version);
 
+  // From now on pulls that change the files in place also leave a changes file, whose size is at
+  // most half of the checkpoint's: one that would be larger is not made. They stay until
+  // DropChanges, or the next Replica here.
+  void KeepChanges(bool keep) { keeps_changes_ = keep; }
+  void DropChanges();
+
   // Verifies every byte against the state's table; kCorrupt naming the first difference, kNotReady
   // at no version.
   void Verify();
@@ -90,8 +99,12 @@ class Replica {
   // At the table's version after a full verification, else at none; `why` becomes a note.
   void VerifyOrForget(const std::string& why);
 
-  void RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan);
-  void Advance(const board::Board& board, const ChainSearch& search, const Plan& plan);
+  void RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan,
+               std::optional<fs::path>* changes);
+  void Advance(const board::Board& board, const ChainSearch& search, const Plan& plan,
+               std::optional<fs::path>* changes);
+  std::optional<fs::path> WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
+                                       const tensor::VersionTable& table);
   void TakeBack();
   void Seed(const board::Board& board, const ChainSearch& search, const Plan& plan);
   tensor::VersionTable StageAnchor(const board::Board& board, const board::Manifest& manifest,
@@ -104,6 +117,7 @@ class Replica {
   std::unique_ptr<FileLock> lock_;
   std::optional<ReplicaState> state_;
   tensor::VersionTable table_;
+  bool keeps_changes_ = false;
   std::vector<std::string> notes_;
 };
 

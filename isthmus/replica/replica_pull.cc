@@ -81,7 +81,7 @@ PullResult Replica::Pull(const board::Board& board, const std::string& run, Vers
     const VersionNumber held = state_ ? state_->version : kNoVersion;
     const Plan plan = search.Next(held, state_ ? state_->digest : Sha256Digest());
     try {
-      RunPlan(board, search, plan);
+      RunPlan(board, search, plan, &result.changes);
       for (const auto& planned : plan.payloads) result.chain.push_back(search.Describe(planned));
       result.fetched_bytes = plan.fetch_bytes;
       for (const Manifest& manifest : search.manifests()) result.read.push_back(FactsOf(manifest));
@@ -114,9 +114,10 @@ void Replica::CheckFollows(const board::Board& board, const std::string& run) co
         board.uuid(), directory_.string(), state_->run, state_->board);
 }
 
-void Replica::RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan) {
+void Replica::RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan,
+                      std::optional<fs::path>* changes) {
   if (plan.from_anchor) return Seed(board, search, plan);
-  if (!plan.payloads.empty()) return Advance(board, search, plan);
+  if (!plan.payloads.empty()) return Advance(board, search, plan, changes);
   try {
     Verify();  // already there: then it must be true
   } catch (const Error& error) {
@@ -125,7 +126,8 @@ void Replica::RunPlan(const board::Board& board, const ChainSearch& search, cons
   }
 }
 
-void Replica::Advance(const board::Board& board, const ChainSearch& search, const Plan& plan) {
+void Replica::Advance(const board::Board& board, const ChainSearch& search, const Plan& plan,
+                      std::optional<fs::path>* changes) {
   const Manifest& target = search.ManifestOf(plan.payloads.back().version);
   FetchedPatches fetched(paths_.fetch());
   FetchChain(board, search, plan.payloads, pool_, progress_, &fetched);
@@ -133,18 +135,43 @@ void Replica::Advance(const board::Board& board, const ChainSearch& search, cons
   const ReplicaState next = StateFor(board, target);
   tensor::VersionTable table;
   Journal journal(paths_, {state_->digest, target.digest});
+  std::optional<ChangeRecorder> recorder;
   try {
-    table = ApplyChain(tensor::Checkpoint::Open(directory_, Access::kReadWrite), chain,
-                       target.digest, &journal.undo(), pool_, progress_);
+    const auto checkpoint = tensor::Checkpoint::Open(directory_, Access::kReadWrite);
+    if (keeps_changes_) {
+      recorder.emplace(table_.tensors.size(), checkpoint.tensor_bytes() / 2);
+    }
+    table = ApplyChain(checkpoint, chain, target.digest, &journal.undo(), pool_, progress_,
+                       recorder ? &*recorder : nullptr);
     WriteState(paths_, next, table);
   } catch (...) {
     TakeBack();
     throw;
   }
+  if (recorder) *changes = WriteChanges(&*recorder, next, table);
   state_ = next;
   table_ = std::move(table);
   journal.Finish();
 }
+
+// The version is there, whatever becomes of this.
+std::optional<fs::path> Replica::WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
+                                              const tensor::VersionTable& table) {
+  if (recorder->overflowed()) return std::nullopt;
+  const fs::path path =
+      paths_.changes() / fmt::format("{}-{}.safetensors", state_->version, next.version);
+  try {
+    CreateDirectories(paths_.changes());
+    recorder->Write(path, next.run, {state_->version, state_->digest}, {next.version, next.digest},
+                    table);
+    return path;
+  } catch (const Error& error) {
+    notes_.push_back(fmt::format("could not keep what changed: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
+void Replica::DropChanges() { RemoveTree(paths_.changes()); }
 
 void Replica::TakeBack() {
   try {

@@ -28,6 +28,7 @@ struct ControlPaths {
   fs::path swap() const { return root / "swap.json"; }  // exists while staged files move in
   fs::path stage() const { return root / "stage"; }
   fs::path fetch() const { return root / "fetch"; }
+  fs::path changes() const { return root / "changes"; }
 };
 
 // The version that a replica holds.

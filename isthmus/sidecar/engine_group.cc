@@ -104,6 +104,18 @@ Task<void> EngineGroup::Pause(engine::PauseMode mode) {
 Task<void> EngineGroup::Load(const fs::path& checkpoint, const std::string& label) {
   co_await OnAll([&](size_t i) { return engines_[i]->Load(checkpoint, label); });
 }
+Task<std::string> EngineGroup::Learn(const fs::path& checkpoint, const std::string& label) {
+  std::vector<std::string> reasons(engines_.size());
+  co_await OnAll(
+      [&](size_t i) -> Task<void> { reasons[i] = co_await engines_[i]->Learn(checkpoint, label); });
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    if (!reasons[i].empty()) co_return fmt::format("{}: {}", engines_[i]->name(), reasons[i]);
+  }
+  co_return "";
+}
+Task<void> EngineGroup::LoadChanges(const std::vector<engine::Changes>& steps) {
+  co_await OnAll([&](size_t i) { return engines_[i]->LoadChanges(steps); });
+}
 Task<void> EngineGroup::Flush() {
   co_await OnAll([this](size_t i) { return engines_[i]->Flush(); });
 }

@@ -34,8 +34,8 @@ constexpr NamedTime kPhases[] = {
     {"fetch", &Update::fetch_ms},   {"apply", &Update::apply_ms},   {"check", &Update::check_ms},
     {"hold", &Update::hold_ms},     {"drain", &Update::drain_ms},   {"pause", &Update::pause_ms},
     {"load", &Update::load_ms},     {"flush", &Update::flush_ms},   {"verify", &Update::verify_ms},
-    {"resume", &Update::resume_ms}, {"canary", &Update::canary_ms}, {"closed", &Update::closed_ms},
-    {"paused", &Update::paused_ms}};
+    {"learn", &Update::learn_ms},   {"resume", &Update::resume_ms}, {"canary", &Update::canary_ms},
+    {"closed", &Update::closed_ms}, {"paused", &Update::paused_ms}};
 
 constexpr Phase kStates[] = {Phase::kBooting,   Phase::kCatchingUp, Phase::kReady,
                              Phase::kStaging,   Phase::kCommitting, Phase::kPoisoned,

@@ -50,6 +50,8 @@ struct ReconcilerOptions {
   milliseconds inspect{1'000};  // between looks at the engines
   milliseconds retry_min{250};  // after a failed recovery, doubled up to retry_max
   milliseconds retry_max{15'000};
+  // Engines that can write changes into their weights do so; else all load whole checkpoints.
+  bool changes = true;
   size_t load_attempts = 2;           // of one version; then it is passed by
   size_t restart_after = 2;           // failed loads, or probes, in a row
   milliseconds start_limit{600'000};  // that engines may take to come up
@@ -101,6 +103,8 @@ class Reconciler {
   const IslandReport& report() const { return report_; }
   // nullopt before the engines were reached.
   const std::optional<engine::Abilities>& abilities() const { return abilities_; }
+  // The next switch writes changes only, if they are kept.
+  bool writes_changes() const { return writes_changes_; }
 
  private:
   // reconciler.cc: following the board.
@@ -130,6 +134,9 @@ class Reconciler {
   net::Task<void> GiveUp(const Error& error, VersionNumber goal);
   net::Task<void> Commit(VersionNumber goal, MonotonicTime closed_at, Update* update);
   net::Task<void> LoadAndProve(VersionNumber goal, MonotonicTime paused_at, Update* update);
+  net::Task<bool> LoadChangesTo(VersionNumber goal, const Update& update);
+  std::vector<engine::Changes> StepsTo(VersionNumber goal) const;
+  net::Task<void> Learn(VersionNumber version);
   net::Task<void> Recover();
   net::Task<void> RecoverOnce(Update* update);
   net::Task<bool> Adopt(Update* update);
@@ -181,6 +188,9 @@ class Reconciler {
   size_t failed_probes_ = 0;    // in a row
   MonotonicTime restart_from_;  // engines that are starting are left alone until then
   size_t failed_looks_ = 0;
+  bool writes_changes_ = false;          // all engines have learned
+  bool learns_ = true;                   // they can, as far as is known
+  size_t failed_changes_ = 0;            // in a row
   VersionNumber verified_ = kNoVersion;  // that this process has staged
   std::string verified_layout_, served_layout_;
   std::vector<std::optional<double>> canaries_;  // of the last load that got so far

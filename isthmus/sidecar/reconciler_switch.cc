@@ -10,6 +10,9 @@ namespace {
 
 using net::Task;
 
+// Of loads of changes, in a row; then this process makes no more.
+constexpr size_t kFailedChanges = 2;
+
 std::string LabelOf(VersionNumber version) { return std::to_string(version); }
 
 engine::PauseMode PauseModeOf(DrainPolicy policy, const engine::Abilities& abilities) {
@@ -94,7 +97,11 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
   const std::string label = LabelOf(goal);
   {
     const Lap lap(&update->load_ms);
-    co_await engines_.Load(stager_.checkpoint(), label);
+    update->changes_only = co_await LoadChangesTo(goal, *update);
+    if (!update->changes_only) {
+      writes_changes_ = false;
+      co_await engines_.Load(stager_.checkpoint(), label);
+    }
   }
   {
     const Lap lap(&update->flush_ms);
@@ -103,6 +110,10 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
   {
     const Lap lap(&update->verify_ms);
     co_await engines_.Verify(label);
+  }
+  if (!update->changes_only && learns_ && options_.changes) {
+    const Lap lap(&update->learn_ms);
+    co_await Learn(goal);
   }
   if (keeper_.gate().state() == GateState::kCommitting) keeper_.Resume();
   {
@@ -118,6 +129,49 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
       std::ranges::any_of(canaries, [](const auto& c) { return c.has_value(); });
   canaries_ = canaries;
   canaries_of_ = goal;
+}
+
+// Whether the engines hold the goal now, by changes of what they held. A failure leaves them with
+// nobody knows what, and the full load that follows replaces all of it.
+Task<bool> Reconciler::LoadChangesTo(VersionNumber goal, const Update& update) {
+  const std::vector<engine::Changes> steps = StepsTo(goal);
+  if (update.kind != UpdateKind::kSwitch || !writes_changes_ || steps.empty()) co_return false;
+  std::string problem;
+  try {
+    co_await engines_.LoadChanges(steps);
+    failed_changes_ = 0;
+    co_return true;
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  if (++failed_changes_ >= kFailedChanges) learns_ = false;
+  events_.Write("changes_failed", {{"version", goal}, {"error", problem}});
+  co_await engines_.Settle();
+  co_return false;
+}
+
+// Empty if what was kept does not lead there from the version served.
+std::vector<engine::Changes> Reconciler::StepsTo(VersionNumber goal) const {
+  std::vector<engine::Changes> steps;
+  const std::vector<StagedChanges>& kept = stager_.changes();
+  if (kept.empty() || kept.front().from != keeper_.gate().served() || kept.back().to != goal) {
+    return steps;
+  }
+  for (const StagedChanges& step : kept) {
+    steps.push_back({step.file, LabelOf(step.from), LabelOf(step.to)});
+  }
+  return steps;
+}
+
+// After a full load, before the engines go on. What the engine refuses is said once; of an engine
+// that does not answer nothing more of this kind is asked.
+Task<void> Reconciler::Learn(VersionNumber version) {
+  learns_ = false;
+  const std::string refusal = co_await engines_.Learn(stager_.checkpoint(), LabelOf(version));
+  writes_changes_ = learns_ = refusal.empty();
+  stager_.KeepChanges(writes_changes_);
+  events_.Write("learned",
+                {{"version", version}, {"writes_changes", writes_changes_}, {"reason", refusal}});
 }
 
 // Nothing was loaded: the engines go on with what they have, if they can be reached.
@@ -183,6 +237,8 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
   abilities_ = co_await engines_.Probe();
   failed_probes_ = 0;
   tells_pause_.clear();  // another program may be there
+  writes_changes_ = false;
+  learns_ = failed_changes_ < kFailedChanges;
   presence_.Forget();
   co_await presence_.Arm();
   restart_from_ = MonotonicTime::min();
@@ -355,6 +411,7 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
 void Reconciler::NoteServing(VersionNumber version) {
   load_failures_.erase(version);
   if (version == verified_) served_layout_ = verified_layout_;
+  stager_.ForgetChanges();
   try {
     WriteJournal(version, kNoVersion);
   } catch (const Error& error) {

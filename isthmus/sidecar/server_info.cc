@@ -80,6 +80,7 @@ json::object ServerInfo(const std::string& run, const Gate& gate, const Reconcil
           {"board", BoardOf(gate, report)},
           {"engines", EnginesOf(engines)},
           {"abilities", AbilitiesOf(reconciler.abilities())},
+          {"writes_changes", reconciler.writes_changes()},
           {"unloadable", std::move(unloadable)},
           {"versions", VersionsOf(stager)},
           {"last_update",

@@ -144,6 +144,26 @@ void Stager::Note(std::vector<replica::VersionFacts> read) {
   while (versions_.size() > kMaxVersions) versions_.erase(versions_.begin());
 }
 
+// A stage that only verifies what is there changes nothing.
+void Stager::NoteChanges(const replica::PullResult& pull) {
+  if (pull.from == pull.to && !changes_.empty()) return;
+  const bool goes_on = changes_.empty() || changes_.back().to == pull.from;
+  if (!goes_on || !pull.changes) changes_.clear();
+  if (pull.changes) changes_.push_back({*pull.changes, pull.from, pull.to});
+}
+
+// In its turn: a stage may be writing one.
+void Stager::ForgetChanges() {
+  if (changes_.empty()) return;
+  changes_.clear();
+  net::asio::post(stage_worker_, [this] {
+    try {
+      replica_->DropChanges();
+    } catch (const Error&) {  // they take room until the next time, or the next start
+    }
+  });
+}
+
 // Until the work has ended nobody may load what lies there; after it, what the replica says.
 net::Task<Staged> Stager::Work(std::function<Staged()> work) {
   held_ = board::kNoVersion;
@@ -152,9 +172,10 @@ net::Task<Staged> Stager::Work(std::function<Staged()> work) {
     std::optional<Error> error;
     board::VersionNumber held = board::kNoVersion;
   };
-  auto guarded = [this, work = std::move(work)] {
+  auto guarded = [this, keep = keeps_changes_, work = std::move(work)] {
     Outcome result;
     try {
+      replica_->KeepChanges(keep);
       result.staged = work();
     } catch (const Error& error) {
       result.error = error;
@@ -168,6 +189,7 @@ net::Task<Staged> Stager::Work(std::function<Staged()> work) {
   held_ = outcome.held;
   if (outcome.error) throw Error(*outcome.error);
   Note(std::exchange(outcome.staged->pull.read, {}));
+  NoteChanges(outcome.staged->pull);
   co_return std::move(*outcome.staged);
 }
 

@@ -35,6 +35,13 @@ struct Staged {
   double total_ms = 0;
 };
 
+// What a stage changed of the local checkpoint.
+struct StagedChanges {
+  fs::path file;  // docs/changes-file.md
+  board::VersionNumber from = board::kNoVersion;
+  board::VersionNumber to = board::kNoVersion;
+};
+
 // Equal for versions whose tensors have the same names, dtypes and shapes and whose config.json is
 // the same: an engine can go from one to the other by loading. A digest, "sha256:…".
 std::string LayoutOf(const tensor::VersionTable& table);
@@ -78,6 +85,13 @@ class Stager {
   net::Task<Staged> Stage(board::VersionNumber version);
   // Verifies the version that is held, without the board. kNotReady if there is none.
   net::Task<Staged> StageHeld();
+  // From the next stage on, changes are kept (Replica::KeepChanges).
+  void KeepChanges(bool keep) { keeps_changes_ = keep; }
+  // Those that were kept since ForgetChanges, each from where the one before leads: up to the
+  // version that is held. Empty if there is a gap.
+  const std::vector<StagedChanges>& changes() const { return changes_; }
+  // They are needed no more: the files are removed.
+  void ForgetChanges();
   // The board is needed no more: waiting for its store ends soon, with kUnavailable, however long
   // its deadline. What has all that it needs goes on to its end.
   void Stop() { stop_.request_stop(); }
@@ -88,6 +102,7 @@ class Stager {
   const board::Board& OpenBoard();
   Staged Run(std::optional<board::VersionNumber> version);
   void Note(std::vector<replica::VersionFacts> read);
+  void NoteChanges(const replica::PullResult& pull);
   net::Task<Staged> Work(std::function<Staged()> work);
 
   net::Loop& loop_;
@@ -99,6 +114,8 @@ class Stager {
   std::unique_ptr<replica::Replica> replica_;
   board::VersionNumber held_ = board::kNoVersion;
   std::map<board::VersionNumber, replica::VersionFacts> versions_;
+  bool keeps_changes_ = false;
+  std::vector<StagedChanges> changes_;
   std::mutex board_mutex_;
   std::optional<board::Board> board_;
   std::shared_ptr<LogJob> log_job_;  // under way

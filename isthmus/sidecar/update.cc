@@ -31,7 +31,7 @@ std::string_view UpdateKindName(UpdateKind kind) {
 
 double Update::own_ms() const {
   const double others =
-      drain_ms + pause_ms + load_ms + flush_ms + verify_ms + resume_ms + canary_ms;
+      drain_ms + pause_ms + load_ms + flush_ms + verify_ms + learn_ms + resume_ms + canary_ms;
   return std::max(0.0, closed_ms - others);
 }
 
@@ -52,11 +52,13 @@ boost::json::object Update::ToJson() const {
                                 {"load_ms", Rounded(load_ms)},
                                 {"flush_ms", Rounded(flush_ms)},
                                 {"verify_ms", Rounded(verify_ms)},
+                                {"learn_ms", Rounded(learn_ms)},
                                 {"resume_ms", Rounded(resume_ms)},
                                 {"canary_ms", Rounded(canary_ms)},
                                 {"closed_ms", Rounded(closed_ms)},
                                 {"paused_ms", Rounded(paused_ms)},
                                 {"own_ms", Rounded(own_ms())},
+                                {"changes_only", changes_only},
                                 {"canary_unchanged", canary_unchanged}};
   if (!error.empty()) object["error"] = error;
   return object;

@@ -40,11 +40,14 @@ struct Update {
   double load_ms = 0;
   double flush_ms = 0;
   double verify_ms = 0;
+  double learn_ms = 0;  // to write changes later
   double resume_ms = 0;
   double canary_ms = 0;
   double closed_ms = 0;  // from the closing of the gate to its opening
   double paused_ms = 0;  // from the call of pause to the end of resume: no token in between
 
+  // Only changes were written; else a whole checkpoint was loaded.
+  bool changes_only = false;
   // The canary's log-probability is what it was at the version loaded before: a sign that the load
   // changed nothing.
   bool canary_unchanged = false;

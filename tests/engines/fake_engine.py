@@ -38,14 +38,19 @@ def digest_of(directory):
 
 def read_weights(directory):
     """Raises FileNotFoundError where there are no shards, Torn where one is cut short."""
-    shards = sorted(pathlib.Path(directory).glob("*.safetensors"))
+    shards = {path.name: path.read_bytes()
+              for path in pathlib.Path(directory).glob("*.safetensors")}
     if not shards:
         raise FileNotFoundError(f"no *.safetensors in {directory}")
+    return weights_of(shards)
+
+
+def weights_of(shards):
+    """Of the bytes of each shard, by its name. Torn where one is cut short."""
     total, checksums = hashlib.sha256(), {}
-    for shard in shards:
-        data = shard.read_bytes()
-        total.update(data)
-        checksums.update(_tensor_checksums(shard, data))
+    for name in sorted(shards):
+        total.update(shards[name])
+        checksums.update(_tensor_checksums(name, shards[name]))
     return Weights(total.hexdigest(), checksums)
 
 

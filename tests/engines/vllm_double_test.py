@@ -267,7 +267,9 @@ class VllmDoubleTest(double_test_base.DoubleTest):
 
     def test_a_transfer_without_a_backend_is_refused(self):
         self.double = self.start_double()
-        self.assert_refused("no_backend", "POST", "/init_weight_transfer_engine", {"init_info": {}})
+        self.assertEqual(self.double.post("/init_weight_transfer_engine", {"init_info": {}})[0], 500)
+        self.assertEqual(self.rules(), [])  # one may ask whether there is one
+        self.assert_refused("no_backend", "POST", "/start_weight_update")
 
     def test_the_document_says_what_calls_take(self):
         document = self.get("/openapi.json")

@@ -1,6 +1,7 @@
 """The vLLM double's weights: reload by RPC, the transfer session, versions, the checker."""
 
 import fake_engine
+import vllm_plugin_double
 from double import Route
 from http_server import Reply
 
@@ -24,6 +25,9 @@ class Weights:
         self._engine = double.engine
         self._configured = double.options.directory  # what a reload without a path reads
         self._initialized = False
+        self._plugin = None
+        if double.options.weight_transfer_backend == "isthmus":
+            self._plugin = vllm_plugin_double.Plugin(double.engine)
         self.session = None
 
     def routes(self):
@@ -87,8 +91,13 @@ class Weights:
         if not self._double.options.weight_transfer_backend:
             raise self._double.violation("no_backend", "Weight transfer is not configured")
 
-    def _init(self, _):
-        self._require_backend()
+    def _init(self, call):
+        if not self._double.options.weight_transfer_backend:  # one may ask whether there is one
+            raise self._rpc_error("Weight transfer is not configured")
+        if self._plugin:
+            if not self._engine.pause_complete:
+                raise self._double.violation("learn_without_pause", "the engine generates")
+            self._guarded(self._plugin.init, call.arguments["init_info"])
         self._initialized = True
         return Reply(200, {"message": "Weight transfer initialized"})
 
@@ -115,14 +124,34 @@ class Weights:
 
     def _update(self, call):
         self._require_session()
-        directories = self._directories(call.arguments["update_info"])
         try:
-            reply = self._load(call, directories, {"message": "Weights updated"})
+            if self._plugin:
+                reply = self._update_in_place(call)
+            else:
+                directories = self._directories(call.arguments["update_info"])
+                reply = self._load(call, directories, {"message": "Weights updated"})
         except BaseException:
             self.session = None  # an exception in an update closes it; a new start is accepted
             raise
         call.proves_weights = False  # only the finish does
         return reply
+
+    def _update_in_place(self, call):
+        self._double.begin_load()
+        try:
+            call.proves_weights = True
+            weights = self._guarded(self._plugin.update, call.arguments["update_info"])
+            self._engine.set_weights(range(len(self._engine.ranks)), weights)
+            self._double.strike(call, "midway")
+        finally:
+            self._double.end_load()
+        return Reply(200, {"message": "Weights updated"})
+
+    def _guarded(self, action, info):
+        try:
+            return action(info)
+        except (vllm_plugin_double.Refused, OSError) as error:
+            raise self._rpc_error(str(error)) from error
 
     def _require_session(self):
         self._require_backend()
@@ -142,7 +171,8 @@ class Weights:
         return [info["path"] for info in infos]
 
     def _finish(self, call):
-        self._require_session()
+        if not self.session:  # one may make sure that none is open
+            raise self._rpc_error("finish_weight_update called without a matching start")
         if self._engine.updating:
             raise self._double.violation("finish_during_update", "an update is running")
         self.session = None
