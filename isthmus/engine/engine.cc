@@ -28,7 +28,7 @@ void CheckLimits(const EngineLimits& limits) {
 
 }  // namespace
 
-Task<std::string> Engine::Learn(fs::path /*checkpoint*/, std::string /*label*/) {
+Task<std::string> Engine::Learn(fs::path /*checkpoint*/, std::string /*digest*/) {
   co_return "engines of this kind load whole checkpoints only";
 }
 

@@ -65,7 +65,7 @@ struct EngineState {
 // A step from one version to the next.
 struct Changes {
   fs::path file;     // docs/changes-file.md; all workers see it
-  std::string base;  // the label of what it changes
+  std::string base;  // the digest of the version that it changes
   std::string label;
 };
 
@@ -113,12 +113,14 @@ class Engine {
   // Makes all ranks load the checkpoint, of which nothing is known to them but the path, and gives
   // the weights their label. Only while paused.
   virtual Task<void> Load(fs::path checkpoint, std::string label) = 0;
-  // Makes ready to write changes into the weights in use, which are those of the checkpoint, under
-  // this label. Empty: LoadChanges may follow, until the next Load; else why it may not: engines
-  // without a plug-in for it, or whose weights are not where a checkpoint says. Only while paused.
-  virtual Task<std::string> Learn(fs::path checkpoint, std::string label);
-  // As Load, but the engine writes only what changed, one step after the other, into the weights
-  // that it holds. Only while paused, after a Learn. A failure is as one of Load.
+  // Makes ready to write changes into the weights in use, which are those of the checkpoint, the
+  // version with this digest. Empty: LoadChanges may follow, until the next Load; else why it may
+  // not: engines without a plug-in for it, or whose weights are not where a checkpoint says. Only
+  // while paused.
+  virtual Task<std::string> Learn(fs::path checkpoint, std::string digest);
+  // As Load, but the engine writes only what changed, one step after the other, each with its
+  // label, into the weights that it holds. Only while paused, after a Learn. A failure is as one of
+  // Load.
   virtual Task<void> LoadChanges(std::vector<Changes> steps);
   // Empties every cache that holds what old weights computed. Only while paused.
   virtual Task<void> Flush() = 0;

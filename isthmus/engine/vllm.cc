@@ -170,19 +170,17 @@ class Vllm final : public Engine {
   Task<void> LoadChanges(std::vector<Changes> steps) override {
     if (!learned_) Throw(ErrorCode::kInternal, "{}: changes before it has learned", name());
     const Budget budget(limits_.load);
-    session_ended_ = false;
-    co_await control_.Post(budget, "/start_weight_update");
     for (const Changes& step : steps) {
-      const json::value body = {{"update_info",
-                                 {{"format", kPluginFormat},
-                                  {"changes", step.file.string()},
-                                  {"base", step.base},
-                                  {"label", step.label}}}};
-      co_await control_.Post(budget, "/update_weights", body);
+      const json::value update = {
+          {"update_info",
+           {{"format", kPluginFormat}, {"changes", step.file.string()}, {"base", step.base}}}};
+      const json::value label = {{"weight_version", step.label}};
+      session_ended_ = false;
+      co_await control_.Post(budget, "/start_weight_update");
+      co_await control_.Post(budget, "/update_weights", update);
+      co_await control_.Post(budget, "/finish_weight_update", label);
+      session_ended_ = true;
     }
-    const json::value label = {{"weight_version", steps.back().label}};
-    co_await control_.Post(budget, "/finish_weight_update", label);
-    session_ended_ = true;
   }
 
   Task<void> Flush() override {

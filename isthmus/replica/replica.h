@@ -33,6 +33,12 @@ struct VersionFacts {
 inline constexpr size_t kMaxShownMetaBytes = 1024;
 VersionFacts FactsOf(const board::Manifest& manifest);
 
+// What a pull in place changed.
+struct KeptChanges {
+  fs::path file;      // docs/changes-file.md
+  Sha256Digest base;  // of the version before
+};
+
 // What Pull did.
 struct PullResult {
   board::VersionNumber from = board::kNoVersion;  // what was held before
@@ -40,10 +46,9 @@ struct PullResult {
   // The payloads used, oldest first, for example "anchor 1", "patch 2".
   std::vector<std::string> chain;
   uint64_t fetched_bytes = 0;
-  std::vector<std::string> notes;  // what the user should know: recoveries, reseeding
-  std::vector<VersionFacts> read;  // of the log entries on its way, in no order
-  // What it changed (docs/changes-file.md), if that is kept and this was a change in place.
-  std::optional<fs::path> changes;
+  std::vector<std::string> notes;      // what the user should know: recoveries, reseeding
+  std::vector<VersionFacts> read;      // of the log entries on its way, in no order
+  std::optional<KeptChanges> changes;  // if they are kept, and it was one
 };
 
 // A directory with a Hugging Face checkpoint at one verified version, or at none, and a hidden
@@ -100,11 +105,11 @@ class Replica {
   void VerifyOrForget(const std::string& why);
 
   void RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan,
-               std::optional<fs::path>* changes);
+               std::optional<KeptChanges>* changes);
   void Advance(const board::Board& board, const ChainSearch& search, const Plan& plan,
-               std::optional<fs::path>* changes);
-  std::optional<fs::path> WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
-                                       const tensor::VersionTable& table);
+               std::optional<KeptChanges>* changes);
+  std::optional<KeptChanges> WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
+                                          const tensor::VersionTable& table);
   void TakeBack();
   void Seed(const board::Board& board, const ChainSearch& search, const Plan& plan);
   tensor::VersionTable StageAnchor(const board::Board& board, const board::Manifest& manifest,

@@ -115,7 +115,7 @@ void Replica::CheckFollows(const board::Board& board, const std::string& run) co
 }
 
 void Replica::RunPlan(const board::Board& board, const ChainSearch& search, const Plan& plan,
-                      std::optional<fs::path>* changes) {
+                      std::optional<KeptChanges>* changes) {
   if (plan.from_anchor) return Seed(board, search, plan);
   if (!plan.payloads.empty()) return Advance(board, search, plan, changes);
   try {
@@ -127,7 +127,7 @@ void Replica::RunPlan(const board::Board& board, const ChainSearch& search, cons
 }
 
 void Replica::Advance(const board::Board& board, const ChainSearch& search, const Plan& plan,
-                      std::optional<fs::path>* changes) {
+                      std::optional<KeptChanges>* changes) {
   const Manifest& target = search.ManifestOf(plan.payloads.back().version);
   FetchedPatches fetched(paths_.fetch());
   FetchChain(board, search, plan.payloads, pool_, progress_, &fetched);
@@ -155,8 +155,8 @@ void Replica::Advance(const board::Board& board, const ChainSearch& search, cons
 }
 
 // The version is there, whatever becomes of this.
-std::optional<fs::path> Replica::WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
-                                              const tensor::VersionTable& table) {
+std::optional<KeptChanges> Replica::WriteChanges(ChangeRecorder* recorder, const ReplicaState& next,
+                                                 const tensor::VersionTable& table) {
   if (recorder->overflowed()) return std::nullopt;
   const fs::path path =
       paths_.changes() / fmt::format("{}-{}.safetensors", state_->version, next.version);
@@ -164,7 +164,7 @@ std::optional<fs::path> Replica::WriteChanges(ChangeRecorder* recorder, const Re
     CreateDirectories(paths_.changes());
     recorder->Write(path, next.run, {state_->version, state_->digest}, {next.version, next.digest},
                     table);
-    return path;
+    return KeptChanges{path, state_->digest};
   } catch (const Error& error) {
     notes_.push_back(fmt::format("could not keep what changed: {}", error.what()));
     return std::nullopt;

@@ -104,10 +104,11 @@ Task<void> EngineGroup::Pause(engine::PauseMode mode) {
 Task<void> EngineGroup::Load(const fs::path& checkpoint, const std::string& label) {
   co_await OnAll([&](size_t i) { return engines_[i]->Load(checkpoint, label); });
 }
-Task<std::string> EngineGroup::Learn(const fs::path& checkpoint, const std::string& label) {
+Task<std::string> EngineGroup::Learn(const fs::path& checkpoint, const std::string& digest) {
   std::vector<std::string> reasons(engines_.size());
-  co_await OnAll(
-      [&](size_t i) -> Task<void> { reasons[i] = co_await engines_[i]->Learn(checkpoint, label); });
+  co_await OnAll([&](size_t i) -> Task<void> {
+    reasons[i] = co_await engines_[i]->Learn(checkpoint, digest);
+  });
   for (size_t i = 0; i < reasons.size(); ++i) {
     if (!reasons[i].empty()) co_return fmt::format("{}: {}", engines_[i]->name(), reasons[i]);
   }

@@ -276,6 +276,7 @@ Task<bool> Reconciler::StageGoal(VersionNumber* goal) {
 
 void Reconciler::AddStaged(const Staged& staged) {
   verified_ = staged.pull.to;
+  verified_digest_ = staged.digest;
   verified_layout_ = staged.layout;
   staging_.fetch_ms += staged.fetch_ms;
   staging_.apply_ms += staged.apply_ms;

@@ -192,6 +192,7 @@ class Reconciler {
   bool learns_ = true;                   // they can, as far as is known
   size_t failed_changes_ = 0;            // in a row
   VersionNumber verified_ = kNoVersion;  // that this process has staged
+  Sha256Digest verified_digest_;
   std::string verified_layout_, served_layout_;
   std::vector<std::optional<double>> canaries_;  // of the last load that got so far
   VersionNumber canaries_of_ = kNoVersion;

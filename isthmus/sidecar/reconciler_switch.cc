@@ -158,7 +158,7 @@ std::vector<engine::Changes> Reconciler::StepsTo(VersionNumber goal) const {
     return steps;
   }
   for (const StagedChanges& step : kept) {
-    steps.push_back({step.file, LabelOf(step.from), LabelOf(step.to)});
+    steps.push_back({step.kept.file, step.kept.base.Hex(), LabelOf(step.to)});
   }
   return steps;
 }
@@ -167,7 +167,8 @@ std::vector<engine::Changes> Reconciler::StepsTo(VersionNumber goal) const {
 // that does not answer nothing more of this kind is asked.
 Task<void> Reconciler::Learn(VersionNumber version) {
   learns_ = false;
-  const std::string refusal = co_await engines_.Learn(stager_.checkpoint(), LabelOf(version));
+  const std::string digest = verified_digest_.Hex();
+  const std::string refusal = co_await engines_.Learn(stager_.checkpoint(), digest);
   writes_changes_ = learns_ = refusal.empty();
   stager_.KeepChanges(writes_changes_);
   events_.Write("learned",

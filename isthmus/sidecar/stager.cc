@@ -120,6 +120,7 @@ Staged Stager::Run(std::optional<board::VersionNumber> version) {
     replica_->Verify();
     staged.pull.from = staged.pull.to = replica_->state()->version;
   }
+  staged.digest = replica_->state()->digest;
   staged.layout = LayoutOf(replica_->table());
   staged.fetch_ms = clock_->Of("fetch");
   staged.apply_ms = clock_->Of("apply");

@@ -28,6 +28,7 @@ struct LogReading {
 // What it took to bring the local checkpoint to a version.
 struct Staged {
   replica::PullResult pull;
+  Sha256Digest digest;   // of the version
   std::string layout;    // LayoutOf it
   double fetch_ms = 0;   // from the board
   double apply_ms = 0;   // decoding, applying, digests of what was touched
@@ -37,7 +38,7 @@ struct Staged {
 
 // What a stage changed of the local checkpoint.
 struct StagedChanges {
-  fs::path file;  // docs/changes-file.md
+  replica::KeptChanges kept;
   board::VersionNumber from = board::kNoVersion;
   board::VersionNumber to = board::kNoVersion;
 };

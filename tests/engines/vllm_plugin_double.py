@@ -23,34 +23,34 @@ class Plugin:
 
     def __init__(self, engine):
         self._engine = engine
-        self.label = None
+        self.digest = None  # of the version that it holds
         self.shards = {}  # file name: bytearray
 
     def init(self, info):
-        if info.keys() != {"format", "checkpoint", "label"} or info["format"] != FORMAT:
+        if info.keys() != {"format", "checkpoint", "digest"} or info["format"] != FORMAT:
             raise Refused(f"init_info {sorted(info)}")
         shards = {path.name: bytearray(path.read_bytes())
                   for path in pathlib.Path(info["checkpoint"]).glob("*.safetensors")}
         if fake_engine.weights_of(shards).digest != self._engine.served():
             raise Refused(f"the weights in use are not those of {info['checkpoint']}")
-        self.label, self.shards = info["label"], shards
+        self.digest, self.shards = info["digest"], shards
 
     def update(self, info):
         """The weights with the changes; they are this plug-in's from `finish` on."""
-        if info.keys() != {"format", "changes", "base", "label"} or info["format"] != FORMAT:
+        if info.keys() != {"format", "changes", "base"} or info["format"] != FORMAT:
             raise Refused(f"update_info {sorted(info)}")
-        if self.label is None or info["base"] != self.label:
-            raise Refused(f"changes of {info['base']}, the weights are {self.label}")
+        if self.digest is None or info["base"] != self.digest:
+            raise Refused(f"changes of {info['base']}, the weights are {self.digest}")
         if fake_engine.weights_of(self.shards).digest != self._engine.served():
             raise Refused("the weights were loaded by somebody else meanwhile")
         header, data = split(pathlib.Path(info["changes"]).read_bytes())
         facts = header["__metadata__"]
-        if (facts["isthmus.from"], facts["isthmus.to"]) != (info["base"], info["label"]):
-            raise Refused(f"changes from {facts['isthmus.from']} to {facts['isthmus.to']}")
+        if facts["isthmus.digest.from"] != info["base"]:
+            raise Refused(f"changes from {facts['isthmus.digest.from']}")
         for name, (dtype, shape, _) in json.loads(facts["isthmus.tensors"]).items():
             self._write(name, dtype, shape, entry(header, data, f"p:{name}"),
                         entry(header, data, f"b:{name}"))
-        self.label = info["label"]
+        self.digest = facts["isthmus.digest.to"]
         return fake_engine.weights_of(self.shards)
 
     def _write(self, name, dtype, shape, positions, bits):
