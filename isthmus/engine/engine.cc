@@ -29,7 +29,7 @@ void CheckLimits(const EngineLimits& limits) {
 }  // namespace
 
 Task<std::string> Engine::Learn(fs::path /*checkpoint*/, std::string /*digest*/) {
-  co_return "engines of this kind load whole checkpoints only";
+  co_return name() + " loads whole checkpoints only";
 }
 
 Task<void> Engine::LoadChanges(std::vector<Changes> /*steps*/) {

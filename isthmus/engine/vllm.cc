@@ -150,12 +150,12 @@ class Vllm final : public Engine {
   }
 
   // By the plug-in (docs/python.md), if it is there.
-  Task<std::string> Learn(fs::path checkpoint, std::string label) override {
+  Task<std::string> Learn(fs::path checkpoint, std::string digest) override {
     learned_ = false;
-    if (!Probed().transfers) co_return "it has no routes for weight transfer";
+    if (!Probed().transfers) co_return name() + " has no routes for weight transfer";
     const json::value body = {
         {"init_info",
-         {{"format", kPluginFormat}, {"checkpoint", checkpoint.string()}, {"label", label}}}};
+         {{"format", kPluginFormat}, {"checkpoint", checkpoint.string()}, {"digest", digest}}}};
     const Answer answer =
         co_await control_.TryPost(Budget(limits_.load), "/init_weight_transfer_engine", body);
     try {

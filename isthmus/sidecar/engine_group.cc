@@ -109,8 +109,8 @@ Task<std::string> EngineGroup::Learn(const fs::path& checkpoint, const std::stri
   co_await OnAll([&](size_t i) -> Task<void> {
     reasons[i] = co_await engines_[i]->Learn(checkpoint, digest);
   });
-  for (size_t i = 0; i < reasons.size(); ++i) {
-    if (!reasons[i].empty()) co_return fmt::format("{}: {}", engines_[i]->name(), reasons[i]);
+  for (std::string& reason : reasons) {
+    if (!reason.empty()) co_return std::move(reason);
   }
   co_return "";
 }
