@@ -165,7 +165,7 @@ PublishResult Publisher::Publish(const Checkpoint& checkpoint, const PublishOpti
   if (result.anchor_reason.empty()) {
     PublishPatch(checkpoint, options, &result);
   } else if (checkpoint.in_memory()) {
-    PublishAnchorFromMemory(checkpoint, &result);
+    PublishAnchorFromMemory(checkpoint, options, &result);
   } else {
     PublishAnchor(checkpoint, &result);
   }
@@ -203,10 +203,15 @@ board::Manifest Publisher::Draft(const Checkpoint& checkpoint,
 }
 
 // What is stored and what is digested must be the same bytes, and nobody else writes these files.
-void Publisher::PublishAnchorFromMemory(const Checkpoint& checkpoint, PublishResult* result) {
+void Publisher::PublishAnchorFromMemory(const Checkpoint& checkpoint, const PublishOptions& options,
+                                        PublishResult* result) {
   const ScratchTree files(replica::ControlPaths(baseline_.directory()).root / "anchor");
   tensor::WriteCheckpoint(checkpoint, files.path(), progress_);
-  PublishAnchor(Checkpoint::Open(files.path()), result);
+  const Checkpoint written = Checkpoint::Open(files.path());
+  if (options.check_memory) {
+    CheckStill(checkpoint, tensor::DigestCheckpoint(written, pool_, progress_), pool_, progress_);
+  }
+  PublishAnchor(written, result);
 }
 
 void Publisher::PublishAnchor(const Checkpoint& checkpoint, PublishResult* result) {

@@ -20,7 +20,7 @@ struct PublishOptions {
   // A patch is uploaded in parts of about this many payload bytes.
   uint64_t part_bytes = uint64_t{64} << 20;
   // Of tensors in memory: reads them once more before the version is committed, and throws
-  // kConflict if they are not what was compared. (Files tell by their times that somebody writes
+  // kConflict if they are not what was read first. (Files tell by their times that somebody writes
   // them.)
   bool check_memory = false;
 };
@@ -61,7 +61,8 @@ class Publisher {
 
  private:
   board::Manifest Draft(const tensor::Checkpoint& checkpoint, const PublishOptions& options) const;
-  void PublishAnchorFromMemory(const tensor::Checkpoint& checkpoint, PublishResult* result);
+  void PublishAnchorFromMemory(const tensor::Checkpoint& checkpoint, const PublishOptions& options,
+                               PublishResult* result);
   void PublishAnchor(const tensor::Checkpoint& checkpoint, PublishResult* result);
   tensor::VersionTable StoreAndDigest(const tensor::Checkpoint& checkpoint, class Upload* upload);
   void PublishPatch(const tensor::Checkpoint& checkpoint, const PublishOptions& options,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from isthmus._core import __version__
+from isthmus._core import version as __version__
 from isthmus.boards import Board, Version
 from isthmus.errors import (
     ConflictError,

@@ -18,6 +18,11 @@ _ALIGNMENT = 64
 _INDEX = "model.safetensors.index.json"
 
 
+def aligned(nbytes: int) -> int:
+    """What so many bytes take in memory."""
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
 @dataclasses.dataclass(frozen=True)
 class Slot:
     """A tensor that belongs to the checkpoint; `offset` is its place in memory."""
@@ -41,7 +46,7 @@ class Layout:
                 elements *= size
             nbytes = elements * BITS[dtype] // 8
             self.slots[name] = Slot(dtype, tuple(shape), nbytes, self.bytes)
-            self.bytes += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.bytes += aligned(nbytes)
 
     def check(self, source: Source) -> Slot:
         """The slot of a source; InvalidError, naming it, if it is not of its dtype and shape. Unsigned integers of

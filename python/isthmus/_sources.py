@@ -55,6 +55,9 @@ class Source:
     address: int | None
     owner: Any
     copy: Callable[[_core.HostMemory, int], None]
+    # Only if these are rows, from `first_row` on, of a larger tensor:
+    whole: tuple[int, ...] | None = None  # its shape
+    first_row: int = 0
 
     @property
     def nbytes(self) -> int:

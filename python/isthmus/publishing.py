@@ -12,6 +12,7 @@ from typing import Any
 
 from isthmus import _core
 from isthmus._layouts import Layout, OwnLayout
+from isthmus._shares import Share, describe_held
 from isthmus._sources import Source, describe, refuse, storage_key
 from isthmus.boards import Board, Version, _opened
 from isthmus.errors import ConflictError, Error, InvalidError, NotReadyError
@@ -21,6 +22,8 @@ _log = logging.getLogger("isthmus")
 # What is copied in one go: Ctrl-C is noticed, and tensors of a generator are let go, in between.
 _BATCH_BYTES = 1 << 30
 
+# Where tensors lie: name, address, bytes.
+Places = list[tuple[str, int, int]]
 NamedTensors = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
@@ -64,6 +67,12 @@ class Publisher:
         background: `publish` returns as soon as the tensors may change.
         queue: in the background: so many versions may wait; each takes memory of the checkpoint's size.
         check: throws ConflictError if a tensor changed while it was read. Costs one more pass over them.
+        rank, ranks: this process is one of many that publish each version together, each what it holds of it: plain
+            tensors, and rows of DTensors (`Shard(0)`, also on several mesh dimensions; of replicas the first one's).
+            Every rank calls `publish` with the same `step`. Without `checkpoint` and `files`: they are those of the
+            version before. The first version is one process's (`publish_checkpoint`). The baseline is of the
+            share's size.
+        rank_deadline_s: seconds, the most that a publish waits for other ranks.
         threads: to work on; 0: one per core.
 
     Raises:
@@ -84,13 +93,21 @@ class Publisher:
         background: bool = False,
         queue: int = 1,
         check: bool = False,
+        rank: int | None = None,
+        ranks: int | None = None,
+        rank_deadline_s: float = 600.0,
         threads: int = 0,
     ) -> None:
         if queue < 0:
             raise InvalidError(f"publish run {run}: a queue of {queue}, at least 0 allowed")
         if checkpoint is not None and files is not None:
             raise InvalidError(f"publish run {run}: checkpoint and files, one of them allowed")
+        if (rank is None) != (ranks is None):
+            raise InvalidError(f"publish run {run}: rank and ranks go together")
+        if ranks is not None and (checkpoint is not None or files is not None):
+            raise InvalidError(f"publish run {run}: with ranks neither checkpoint nor files is allowed")
         self._run = run
+        self._rank_deadline_s = rank_deadline_s
         self._names = names
         self._project = project
         self._check = check
@@ -100,12 +117,24 @@ class Publisher:
         self._memory: _core.HostMemory | None = None
         self._background = _Background(run, queue) if background else None
         place = "" if baseline is None else os.fspath(baseline)
-        self._native = _core.Publisher(_opened(board)._native, run, place, threads)
+        native_board = _opened(board)._native
+        self._native: _core.Publisher | None = None
+        self._native_rank: _core.RankPublisher | None = None
+        if rank is not None and ranks is not None:
+            self._native_rank = _core.RankPublisher(native_board, run, rank, ranks, place, threads)
+        else:
+            self._native = _core.Publisher(native_board, run, place, threads)
 
     @property
     def baseline(self) -> str:
         """The baseline's directory."""
-        return self._native.baseline
+        return self._either.baseline
+
+    @property
+    def _either(self) -> _core.Publisher | _core.RankPublisher:
+        native = self._native or self._native_rank
+        assert native is not None
+        return native
 
     def publish(
         self,
@@ -120,7 +149,7 @@ class Publisher:
             named_tensors: a mapping or pairs of name and tensor: torch tensors, numpy arrays or what has
                 `__dlpack__`, on the CPU or a device, of the checkpoint's dtype and shape. Unsigned integers of the
                 same width stand for the bits. They must not change before this returns.
-            step: the trainer's optimizer step.
+            step: the trainer's optimizer step; needed with ranks, who know by it that they publish the same.
             meta: texts to keep with the version; other values are written as `str` has them.
 
         Returns:
@@ -131,14 +160,16 @@ class Publisher:
             no plain bits. ConflictError: another publisher has taken the run; a new Publisher goes on from what it
             published. Then, and on any other error, no version was made.
         """
-        self._native.baseline  # noqa: B018  # not in a forked child, not after close
+        self._either.baseline  # noqa: B018  # not in a forked child, not after close
         note = {key: str(value) for key, value in (meta or {}).items()}
         step = None if step is None else int(step)
+        if step is None and self._native_rank is not None:
+            raise InvalidError(f"publish run {self._run} with other ranks: it needs a step")
         if self._background is not None:
             self._background.raise_failure()
             return self._publish_later(named_tensors, step, note)
-        places, owners = self._places(named_tensors)
-        version = self._commit(places, step, note, self._check)
+        layout, places, owners = self._places(named_tensors)
+        version = self._commit(layout, places, step, note, self._check)
         del owners
         return version
 
@@ -152,6 +183,8 @@ class Publisher:
         """Publishes a checkpoint directory as the next version, after all that wait. It must not change before
         this returns (ConflictError)."""
         self.flush()
+        if self._native is None:
+            raise InvalidError(f"publish {directory}: with ranks only tensors are published")
         note = {key: str(value) for key, value in (meta or {}).items()}
         return self._told(self._native.publish_checkpoint(os.fspath(directory), step, note))
 
@@ -166,7 +199,7 @@ class Publisher:
             if self._background is not None:
                 self._background.close()
         finally:
-            self._native.close()
+            self._either.close()
             self._memory = None
             if isinstance(self._layout, OwnLayout):
                 self._layout.close()
@@ -189,21 +222,23 @@ class Publisher:
 
     # From tensors to places in memory.
 
-    def _places(self, named_tensors: NamedTensors) -> tuple[list[tuple[str, int, int]], list[Any]]:
+    def _places(self, named_tensors: NamedTensors) -> tuple[Layout | Share, Places, list[Any]]:
         """Where the tensors lie, and what keeps them there. What cannot be read in place is copied."""
         layout, sources = self._sources(named_tensors)
-        places, owners = [], []
+        places: Places = []
+        owners = []
         for source in sources:
             slot = layout.check(source)
             address = source.address
             if address is None:
-                if self._memory is None:  # as large as all, but only what is written takes room
+                if self._memory is None or self._memory.size < layout.bytes:
+                    # As large as all, but only what is written takes room.
                     self._memory = _core.HostMemory(layout.bytes, self._threads, False)
                 source.copy(self._memory, slot.offset)
                 address = self._memory.address + slot.offset
             places.append((source.name, address, slot.nbytes))
             owners.append(source.owner)
-        return places, owners
+        return layout, places, owners
 
     def _publish_later(
         self, named_tensors: NamedTensors, step: int | None, meta: dict[str, str]
@@ -216,13 +251,13 @@ class Publisher:
         except BaseException:
             self._background.give_back(memory)
             raise
-        return self._background.submit(memory, lambda: self._commit(places, step, meta, False))
+        return self._background.submit(memory, lambda: self._commit(layout, places, step, meta, False))
 
     def _copy(
-        self, layout: Layout, sources: Iterable[Source], memory: _core.HostMemory
-    ) -> list[tuple[str, int, int]]:
+        self, layout: Layout | Share, sources: Iterable[Source], memory: _core.HostMemory
+    ) -> Places:
         """Copies all tensors; returns where they lie now."""
-        places: list[tuple[str, int, int]] = []
+        places: Places = []
         batch = _Batch(memory, keep=self._check)
         for source in sources:
             slot = layout.check(source)
@@ -231,8 +266,11 @@ class Publisher:
         batch.finish()
         return places
 
-    def _sources(self, named_tensors: NamedTensors) -> tuple[Layout, Iterable[Source]]:
+    def _sources(self, named_tensors: NamedTensors) -> tuple[Layout | Share, Iterable[Source]]:
         """The layout and, one after another, the tensors that it has; InvalidError at the end if one is missing."""
+        if self._native_rank is not None:
+            sources = list(self._resolve(None, named_tensors))
+            return Share(sources), sources
         if self._layout is not None:
             return self._layout, self._resolve(self._layout, named_tensors)
         sources = list(self._resolve(None, named_tensors))
@@ -242,6 +280,7 @@ class Publisher:
     def _resolve(self, layout: Layout | None, named_tensors: NamedTensors) -> Iterator[Source]:
         pairs = named_tensors.items() if isinstance(named_tensors, Mapping) else named_tensors
         seen: dict[str, Any] = {}  # name: storage
+        storages: set[Any] = set()
         unknown: dict[str, Any] = {}
         for given, tensor in pairs:
             name = given if self._names is None else self._names(given)
@@ -250,27 +289,38 @@ class Publisher:
             key = storage_key(tensor)
             if name in seen:
                 raise refuse(name, "it was given twice")
-            if layout is None and key is not None and key in seen.values():
+            if layout is None and key is not None and key in storages:
                 continue  # tied: the first name counts
             if layout is not None and name not in layout.slots:
                 unknown[name] = key
                 continue
             seen[name] = key
-            yield describe(name, tensor if self._project is None else self._project(name, tensor))
+            storages.add(key)
+            served = tensor if self._project is None else self._project(name, tensor)
+            source = describe(name, served) if self._native_rank is None else describe_held(name, served)
+            if source is not None:
+                yield source
         if layout is not None:
             _check_complete(layout, seen, unknown)
 
     def _commit(
-        self, places: list[tuple[str, int, int]], step: int | None, meta: dict[str, str], check: bool
+        self, layout: Layout | Share, places: Places, step: int | None, meta: dict[str, str], check: bool
     ) -> Version:
-        assert self._layout is not None
-        return self._told(self._native.publish(self._layout.directory, places, step, meta, check))
+        if isinstance(layout, Layout):
+            assert self._native is not None
+            return self._told(self._native.publish(layout.directory, places, step, meta, check))
+        assert self._native_rank is not None and step is not None
+        held = []
+        for name, address, nbytes in places:
+            slot = layout.slots[name]
+            held.append((name, slot.dtype, slot.shape, slot.first_row, slot.rows, address, nbytes))
+        return self._told(self._native_rank.publish(held, step, meta, self._rank_deadline_s, check))
 
-    def _told(self, result: _core.PublishResult) -> Version:
+    def _told(self, result: _core.PublishResult | _core.RankPublishResult) -> Version:
         version = Version._of(result.manifest)
         for note in result.notes:
             _log.warning("publish version %d of run %s: %s", version.number, self._run, note)
-        if result.anchor_reason:
+        if isinstance(result, _core.PublishResult) and result.anchor_reason:
             _log.info("version %d of run %s is an anchor: %s", version.number, self._run,
                       result.anchor_reason)
         return version
@@ -340,9 +390,12 @@ class _Background:
         """Waits for memory that nothing reads any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._free or self._left)
-            if self._free:
+            if self._free and self._free[-1].size >= size:
                 return self._free.pop()
-            self._left -= 1
+            if self._free:
+                self._free.pop()  # too small now: what is made replaces it
+            else:
+                self._left -= 1
         try:
             return _core.HostMemory(size, threads, True)
         except BaseException:

@@ -12,6 +12,7 @@ void BindReplica(nanobind::module_& module);    // Replica
 void BindFiles(nanobind::module_& module);      // diff, apply, verify, inspect
 void BindMemory(nanobind::module_& module);     // HostMemory, DlpackView
 void BindPublisher(nanobind::module_& module);  // Publisher, layouts
+void BindRanks(nanobind::module_& module);      // RankPublisher
 
 }  // namespace isthmus::python
 

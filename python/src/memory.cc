@@ -201,7 +201,8 @@ void BindMemory(nb::module_& module) {
       .def("view", &PyHostMemory::View, nb::arg("offset"), nb::arg("bytes"),
            "A writable memoryview, valid while this object lives.");
   nb::class_<DlpackView>(module, "DlpackView", "An array of another library, kept alive.")
-      .def(nb::init<nb::ndarray<nb::ro>>(), nb::arg("array"))
+      .def(nb::init<nb::ndarray<nb::ro>>(), nb::arg("array"),
+           nb::sig("def __init__(self, array: object) -> None"))
       .def_prop_ro("address", &DlpackView::address)
       .def_prop_ro("on_cpu", &DlpackView::on_cpu)
       .def_prop_ro("type_code", &DlpackView::type_code, "DLDataTypeCode.")

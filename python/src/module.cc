@@ -3,11 +3,12 @@
 #include "bind.h"
 
 NB_MODULE(_core, module) {
-  module.attr("__version__") = ISTHMUS_VERSION;
+  module.attr("version") = ISTHMUS_VERSION;
   isthmus::python::BindErrors(module);
   isthmus::python::BindBoard(module);
   isthmus::python::BindReplica(module);
   isthmus::python::BindFiles(module);
   isthmus::python::BindMemory(module);
   isthmus::python::BindPublisher(module);
+  isthmus::python::BindRanks(module);
 }

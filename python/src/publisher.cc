@@ -9,9 +9,9 @@
 
 #include "bind.h"
 #include "board.h"
-#include "call.h"
 #include "isthmus/publish/baseline_place.h"
 #include "isthmus/tensor/checkpoint_write.h"
+#include "session.h"
 
 namespace isthmus::python {
 namespace {
@@ -38,67 +38,6 @@ Checkpoint::MemoryTensors AtPlaces(const std::vector<TensorPlace>& places) {
   return tensors;
 }
 
-// A publisher that goes on after a call that was stopped: it opens its session anew, and so finds
-// out what the log says.
-class PublisherSession {
- public:
-  PublisherSession(BoardPlace place, std::string run, std::string baseline, size_t threads)
-      : board_(std::move(place)),
-        run_(std::move(run)),
-        baseline_(std::move(baseline)),
-        machine_(threads) {}
-
-  void Open() {
-    Call<bool>([this] {
-      Publisher();
-      return true;
-    });
-  }
-
-  PublishResult Publish(const std::string& layout, const std::vector<TensorPlace>& places,
-                        const PublishOptions& options) {
-    return Call<PublishResult>([&] {
-      return Publisher().Publish(Checkpoint::OpenWithData(layout, AtPlaces(places)), options);
-    });
-  }
-
-  PublishResult PublishCheckpoint(const std::string& directory, const PublishOptions& options) {
-    return Call<PublishResult>([&] { return Publisher().Publish(fs::path(directory), options); });
-  }
-
-  const std::string& baseline() const { return baseline_; }
-
- private:
-  publish::Publisher& Publisher() {
-    if (publisher_) return *publisher_;
-    open_ = board_.Get();
-    if (baseline_.empty()) baseline_ = publish::DefaultBaseline(open_->board, run_).string();
-    return publisher_.emplace(open_->board, run_, baseline_, machine_.pool(), machine_.progress());
-  }
-
-  template <typename Result>
-  Result Call(const std::function<Result()>& work) {
-    bool stopped = false;
-    const auto stop = [&] {
-      stopped = true;
-      board_.Stop();
-    };
-    try {
-      return machine_.Call<Result>(work, stop);
-    } catch (...) {
-      if (stopped) publisher_.reset();
-      throw;
-    }
-  }
-
-  BoardHandle board_;
-  std::string run_;
-  std::string baseline_;
-  Machine machine_;
-  std::shared_ptr<OpenBoard> open_;
-  std::optional<publish::Publisher> publisher_;
-};
-
 PublishOptions OptionsOf(std::optional<int64_t> step, std::map<std::string, std::string> meta,
                          bool check) {
   PublishOptions options;
@@ -111,21 +50,50 @@ PublishOptions OptionsOf(std::optional<int64_t> step, std::map<std::string, std:
 // Python's Publisher.
 class PyPublisher {
  public:
-  explicit PyPublisher(std::unique_ptr<PublisherSession> session) : session_(std::move(session)) {}
+  using PublisherSession = Session<publish::Publisher>;
 
-  PublisherSession& session() const { return session_.Get(); }
+  PyPublisher(BoardPlace place, const std::string& run, const std::string& baseline, size_t threads)
+      : session_(std::make_unique<PublisherSession>(
+            std::move(place), threads,
+            [this, run, baseline](board::Board& board, Machine& machine) {
+              const fs::path at =
+                  baseline.empty() ? publish::DefaultBaseline(board, run) : fs::path(baseline);
+              auto made = std::make_unique<publish::Publisher>(board, run, at, machine.pool(),
+                                                               machine.progress());
+              baseline_ = at.string();
+              return made;
+            })) {}
+
+  void Open() const { session_.Get().Open(); }
   void Close() { session_.Close(); }
+  const std::string& baseline() const {
+    session_.Get();
+    return baseline_;
+  }
+
+  PublishResult Publish(const std::string& layout, const std::vector<TensorPlace>& places,
+                        const PublishOptions& options) const {
+    return session_.Get().Call<PublishResult>([&](publish::Publisher& publisher) {
+      return publisher.Publish(Checkpoint::OpenWithData(layout, AtPlaces(places)), options);
+    });
+  }
+  PublishResult PublishCheckpoint(const std::string& directory,
+                                  const PublishOptions& options) const {
+    return session_.Get().Call<PublishResult>([&](publish::Publisher& publisher) {
+      return publisher.Publish(fs::path(directory), options);
+    });
+  }
 
  private:
+  std::string baseline_;
   Owned<PublisherSession> session_;
 };
 
 std::unique_ptr<PyPublisher> NewPublisher(nb::handle board, const std::string& run,
                                           const std::string& baseline, size_t threads) {
-  auto session =
-      std::make_unique<PublisherSession>(HandleOf(board).place(), run, baseline, threads);
-  session->Open();
-  return std::make_unique<PyPublisher>(std::move(session));
+  auto publisher = std::make_unique<PyPublisher>(HandleOf(board).place(), run, baseline, threads);
+  publisher->Open();
+  return publisher;
 }
 
 std::vector<TensorKind> TensorsOf(const std::string& directory) {
@@ -164,7 +132,7 @@ void BindPublisher(nb::module_& module) {
           "publish",
           [](PyPublisher& self, const std::string& layout, const std::vector<TensorPlace>& tensors,
              std::optional<int64_t> step, std::map<std::string, std::string> meta, bool check) {
-            return self.session().Publish(layout, tensors, OptionsOf(step, std::move(meta), check));
+            return self.Publish(layout, tensors, OptionsOf(step, std::move(meta), check));
           },
           nb::arg("layout"), nb::arg("tensors"), nb::arg("step").none(), nb::arg("meta"),
           nb::arg("check"))
@@ -172,11 +140,10 @@ void BindPublisher(nb::module_& module) {
           "publish_checkpoint",
           [](PyPublisher& self, const std::string& directory, std::optional<int64_t> step,
              std::map<std::string, std::string> meta) {
-            return self.session().PublishCheckpoint(directory,
-                                                    OptionsOf(step, std::move(meta), false));
+            return self.PublishCheckpoint(directory, OptionsOf(step, std::move(meta), false));
           },
           nb::arg("directory"), nb::arg("step").none(), nb::arg("meta"))
-      .def_prop_ro("baseline", [](const PyPublisher& self) { return self.session().baseline(); })
+      .def_prop_ro("baseline", &PyPublisher::baseline)
       .def("close", &PyPublisher::Close);
   module.def("tensors_of", &TensorsOf, nb::arg("directory"),
              "(name, dtype, shape) of every tensor of a checkpoint, by name.");

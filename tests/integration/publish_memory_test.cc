@@ -11,9 +11,10 @@ class PublishMemoryTest : public MainJob {
  protected:
   // Publishes the model from memory to the run "memory", in the layout of a directory.
   publish::PublishResult PublishFromMemory(const fs::path& layout,
-                                           const publish::PublishOptions& options = {}) {
+                                           const publish::PublishOptions& options = {},
+                                           Progress& progress = NoProgress()) {
     board::Board board = OpenBoard();
-    publish::Publisher publisher(board, "memory", dir_ / "memory-baseline", pool_, NoProgress());
+    publish::Publisher publisher(board, "memory", dir_ / "memory-baseline", pool_, progress);
     return publisher.Publish(Checkpoint::OpenWithData(layout, Tensors()), options);
   }
 
@@ -68,37 +69,36 @@ TEST_F(PublishMemoryTest, AnEmptyCheckpointServesAsTheLayout) {
   }
 }
 
-// Writes one tensor when the comparison is over, as a trainer would that goes on too early.
-class WritesAfterTheComparison final : public Progress {
+// Writes one tensor after it was read first, as a trainer would that goes on too early.
+class WritesAfterReading final : public Progress {
  public:
-  explicit WritesAfterTheComparison(std::byte* byte) : byte_(byte) {}
+  explicit WritesAfterReading(std::byte* byte) : byte_(byte) {}
   void Begin(std::string_view label, uint64_t /*total_bytes*/) override {
-    comparing_ = label == "compare";
+    reading_ = label == "compare" || label == "write";
   }
   void Advance(uint64_t /*bytes*/) override {}
   void End() override {
-    if (comparing_) *byte_ ^= std::byte{1};
+    if (reading_) *byte_ ^= std::byte{1};
   }
 
  private:
   std::byte* byte_;
-  bool comparing_ = false;
+  bool reading_ = false;
 };
 
 TEST_F(PublishMemoryTest, ATensorThatChangesIsNoticedBeforeTheVersionExists) {
   model_.Write(dir_ / "layout");
-  PublishFromMemory(dir_ / "layout");
-  model_.Step(500, &random_);
-  WritesAfterTheComparison writer(&model_.Find("fp8").data[77]);
-  board::Board board = OpenBoard();
-  publish::Publisher publisher(board, "memory", dir_ / "memory-baseline", pool_, writer);
   publish::PublishOptions options;
   options.check_memory = true;
-  ExpectError(
-      ErrorCode::kConflict,
-      [&] { publisher.Publish(Checkpoint::OpenWithData(dir_ / "layout", Tensors()), options); },
-      "publish tensor fp8: it changed while it was read");
-  EXPECT_EQ(board.Head("memory"), 1U);
+  for (const board::VersionNumber head : {0, 1}) {  // an anchor, a patch
+    WritesAfterReading writer(&model_.Find("fp8").data[77]);
+    ExpectError(
+        ErrorCode::kConflict, [&] { PublishFromMemory(dir_ / "layout", options, writer); },
+        "publish tensor fp8: it changed while it was read");
+    EXPECT_EQ(OpenBoard().Head("memory"), head);
+    PublishFromMemory(dir_ / "layout", options);  // nobody writes now
+    model_.Step(500, &random_);
+  }
 }
 
 // Stops the work at its n-th step.
@@ -127,8 +127,7 @@ TEST_F(PublishMemoryTest, WhereverItIsStoppedTheBoardIsWholeAndTheNextPublishWor
     board::Board board = OpenBoard();
     const board::VersionNumber head = board.Head("memory");
     try {
-      publish::Publisher publisher(board, "memory", dir_ / "memory-baseline", pool_, progress);
-      publisher.Publish(Checkpoint::OpenWithData(dir_ / "layout", Tensors()), {});
+      PublishFromMemory(dir_ / "layout", {}, progress);
     } catch (const Stopped&) {
       EXPECT_EQ(board.Head("memory"), head);
     }

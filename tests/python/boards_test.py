@@ -2,7 +2,10 @@
 
 import dataclasses
 import datetime
+import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -10,6 +13,7 @@ import unittest
 import isthmus
 from isthmus import _core, errors
 from package import PackageTest, program, program_json
+from waiting import Background
 
 
 class BoardsTest(PackageTest):
@@ -132,6 +136,33 @@ class BoardsTest(PackageTest):
         stub = (pathlib.Path(_core.__file__).parent / "_core.pyi").read_text()
         for name in ("class Board", "class Publisher", "class HostMemory", "def write_layout"):
             self.assertIn(name, stub)
+
+
+class StuckTest(unittest.TestCase):
+    def test_ctrl_c_ends_a_call_to_a_store_that_does_not_answer(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def interrupt():
+                connection, _ = server.accept()
+                connection.recv(1)  # the request has come
+                os.kill(os.getpid(), signal.SIGINT)
+                return connection
+
+            interrupted = Background(interrupt)
+            with self.assertRaises(KeyboardInterrupt):  # the store's own deadline would raise another
+                isthmus.Board(f"http://127.0.0.1:{server.getsockname()[1]}", deadline_s=600)
+            interrupted.result().close()
+
+    def test_a_thread_that_waits_lets_others_work(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            waiting = Background(lambda: isthmus.Board(url, deadline_s=600))
+            connection, _ = server.accept()  # this thread gets the GIL
+            connection.recv(1)
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            with self.assertRaises(isthmus.NotFoundError):
+                waiting.result()
+            connection.close()
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class TorchTest(PackageTest):
             "conjugate": torch.zeros(900, dtype=torch.complex64).conj(),
             "negative": torch.zeros(900, dtype=torch.complex64).conj().imag,
             "no dtype torch.complex128": torch.zeros(900, dtype=torch.complex128),
-            "a Wrapped, whose bits": torch.Tensor._make_subclass(Wrapped, plain),
+            "Wrapped, whose bits": torch.Tensor._make_subclass(Wrapped, plain),
             r"F32 \[900\], the checkpoint has BF16": plain.float(),
         }
         publisher = self.publisher()
