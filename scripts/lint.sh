@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Prints, each ended by a zero byte, the files under the source folders that match find's $@.
 sources() {
   local folder
-  for folder in isthmus bench tests fuzz; do
+  for folder in isthmus python bench tests fuzz; do
     if [[ -d $folder ]]; then find "$folder" -type f \( "$@" \) -print0; fi
   done | sort -z
 }

@@ -37,7 +37,7 @@ board::Manifest ReadBase(const board::Board& board, const std::string& run,
 Attempt::Attempt(const AttemptContext& context, const Call& call, tensor::VersionTable outline,
                  MonotonicTime deadline)
     : context_(context),
-      meeting_(context.board, context.run, call, context.rank, deadline),
+      meeting_(context.board, context.run, call, context.rank, deadline, context.progress),
       outline_(std::move(outline)),
       base_(ReadBase(context.board, context.run, call.version - 1)),
       upload_(context.board, context.run, call.version) {}

@@ -29,6 +29,7 @@ std::string Missing(const std::vector<std::optional<std::string>>& texts) {
 }  // namespace
 
 void Patience::Pause(const std::function<std::string()>& what) {
+  progress_.Advance(0);
   const MonotonicTime now = MonotonicNow();
   if (now >= deadline_) {
     Throw(ErrorCode::kUnavailable, "wait for {}: not there within the deadline", what());
@@ -101,7 +102,7 @@ void Meeting::RemoveOwn() {
 
 std::string Meeting::Await(const std::string& name) {
   const std::string key = Key(name);
-  for (Patience patience(deadline_);; patience.Pause([&] { return Key(name); })) {
+  for (Patience patience(deadline_, progress_);; patience.Pause([&] { return Key(name); })) {
     if (std::optional<std::string> text = board_.ReadChecked(key)) return *std::move(text);
     CheckGoesOn();
   }
@@ -131,7 +132,7 @@ std::vector<std::string> Meeting::Gather(std::string_view kind) {
   std::vector<std::optional<std::string>> texts(call_.ranks);
   size_t found = 0;
   const auto what = [&] { return fmt::format("the {} of rank {}", kind, Missing(texts)); };
-  for (Patience patience(deadline_); found < texts.size();) {
+  for (Patience patience(deadline_, progress_); found < texts.size();) {
     const std::vector<std::string> keys = board_.store().List(Prefix());
     CheckNobodyFailed(keys);
     for (const std::string& key : keys) {
@@ -166,7 +167,7 @@ void Meeting::CheckNobodyFailed(const std::vector<std::string>& keys) {
 
 board::Manifest Meeting::AwaitCommit() {
   const auto what = [&] { return fmt::format("version {} of run {}", call_.version, run_); };
-  for (Patience patience(deadline_);; patience.Pause(what)) {
+  for (Patience patience(deadline_, progress_);; patience.Pause(what)) {
     if (auto manifest = board_.Read(run_, call_.version)) return *manifest;
     CheckGoesOn();
   }

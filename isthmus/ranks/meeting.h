@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isthmus/base/clock.h"
+#include "isthmus/base/progress.h"
 #include "isthmus/board/board.h"
 #include "isthmus/board/small_object.h"
 #include "isthmus/ranks/messages.h"
@@ -29,14 +30,16 @@ struct Refused {
   Refusal refusal;
 };
 
-// "wait for WHAT" ends with kUnavailable at the deadline. Pauses grow from 2 ms to 250 ms.
+// "wait for WHAT" ends with kUnavailable at the deadline, or when the progress stops it. Pauses
+// grow from 2 ms to 250 ms.
 class Patience {
  public:
-  explicit Patience(MonotonicTime deadline) : deadline_(deadline) {}
+  Patience(MonotonicTime deadline, Progress& progress) : deadline_(deadline), progress_(progress) {}
   void Pause(const std::function<std::string()>& what);
 
  private:
   MonotonicTime deadline_;
+  Progress& progress_;
   std::chrono::milliseconds next_{2};
 };
 
@@ -45,15 +48,17 @@ class Patience {
 std::optional<Call> ReadCurrentCall(const board::Board& board, const std::string& run);
 void PutCall(board::Board& board, const std::string& run, const Call& call);
 
-// Not thread-safe. The board must outlive it.
+// Not thread-safe. The board and the progress must outlive it.
 class Meeting {
  public:
-  Meeting(board::Board& board, std::string run, Call call, uint32_t rank, MonotonicTime deadline)
+  Meeting(board::Board& board, std::string run, Call call, uint32_t rank, MonotonicTime deadline,
+          Progress& progress)
       : board_(board),
         run_(std::move(run)),
         call_(std::move(call)),
         rank_(rank),
-        deadline_(deadline) {}
+        deadline_(deadline),
+        progress_(progress) {}
 
   const Call& call() const { return call_; }
   bool leads() const { return rank_ == 0; }
@@ -97,6 +102,7 @@ class Meeting {
   Call call_;
   uint32_t rank_;
   MonotonicTime deadline_;
+  Progress& progress_;
   std::vector<std::string> own_;  // keys that this rank wrote
 };
 

@@ -108,7 +108,7 @@ Call RankPublisher::Join(const RankPublishOptions& options, MonotonicTime deadli
     return fmt::format("the lead's call to publish step {} of run {} with {} ranks: {}",
                        options.step, run_, place_.ranks, DescribeCall(call));
   };
-  for (Patience patience(deadline);; patience.Pause(what)) {
+  for (Patience patience(deadline, progress_);; patience.Pause(what)) {
     call = ReadCurrentCall(board_, run_);
     if (!call || call->step != options.step || call->ranks != place_.ranks) continue;
     if (over_.contains(call->attempt) || board_.Exists(run_, call->version)) continue;
@@ -123,7 +123,7 @@ Call RankPublisher::Join(const RankPublishOptions& options, MonotonicTime deadli
 // Answered as this rank by another process; or decided, and from before: an attempt of trainers
 // that may be gone.
 bool RankPublisher::IsTaken(const Call& call) const {
-  const Meeting meeting(board_, run_, call, place_.rank, MonotonicNow());
+  const Meeting meeting(board_, run_, call, place_.rank, MonotonicNow(), progress_);
   const auto exists = [&](const std::string& name) {
     return board_.store().Size(meeting.Key(name)).has_value();
   };
