@@ -18,8 +18,6 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
     VocabParallelEmbedding,
 )
 
-from . import units
-
 Question = Callable[[], torch.Tensor]
 
 
@@ -54,21 +52,16 @@ def _doubt(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> str | No
 
 
 def _answer_changes(question: Question, tensor: torch.Tensor) -> bool:
-    """Whether another first weight gives another answer. NaN answers are compared as bits."""
-    first = units.of_storage(tensor)[tensor.storage_offset():][:tensor.element_size() // min(
-        tensor.element_size(), 4)]
-    before, old = question().clone(), first.clone()
+    """Whether another first weight gives another answer."""
+    first = tensor.data.as_strided((1,), (1,), tensor.storage_offset())
+    old, answers = first.clone(), []
     try:
-        _set_first(tensor, 3.0)
-        lower = question().clone()
-        _set_first(tensor, -24.0)
-        return not _same(lower, question()) or not _same(before, lower)
+        for value in (3.0, -24.0):
+            first.fill_(value)
+            answers.append(question().clone())
     finally:
         first.copy_(old)
-
-
-def _set_first(tensor: torch.Tensor, value: float) -> None:
-    tensor.data.as_strided((1,), (1,), tensor.storage_offset()).fill_(value)
+    return not _same(*answers)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -53,7 +53,7 @@ def learn(model: torch.nn.Module, checkpoint: Checkpoint) -> PositionMap:
     result = PositionMap()
     with contextlib.ExitStack() as cleanup:
         for weight in packed:
-            cleanup.callback(weight.forget)
+            cleanup.callback(weight.packing.forget)
         for name, (dtype, _) in checkpoint.layout.items():
             places = _places(name, dtype, record, targets)
             if isinstance(places, str):
@@ -98,7 +98,7 @@ def _places(name: str, dtype: str, record: recording.Record,
             return "its loader writes into memory that is none of the model's parameters"
         box = _box(copy, DTYPES[dtype].itemsize)
         if box is not None and target.packed is not None:
-            box = target.packed.reorder(box)
+            box = target.packed.packing.reorder(box)
         if box is None:
             return f"its places in {target.parameter} are not regular"
         places.append(Place(box, target.storage, target.parameter))

@@ -8,6 +8,7 @@ packed like all others). What the checkpoint's bits then do not confirm is refus
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
 import torch
@@ -22,31 +23,56 @@ from .recording import storage_id
 EXPERT_WEIGHTS = ("w13_weight", "w2_weight")
 
 
-class Packed:
-    """The weights of one kind of one layer: as the loader sees them (`loadable`, on the meta device)
-    and as they are."""
+class _Packing:
+    """How one expert of a kind of layers is packed: found when first asked for, then remembered, for
+    all layers and experts are packed alike."""
 
-    def __init__(self, layer: torch.nn.Module, name: str):
-        self.layer, self.name = layer, name
-        self.runtime: torch.nn.Parameter = layer._parameters[name]
-        self.loadable = restore_layer_refs(get_layerwise_info(layer).restore_metadata[0][name], layer)
+    def __init__(self, layer: torch.nn.Module, name: str, meta: torch.Tensor, runtime: torch.Tensor):
+        self._layer, self._name, self._meta = layer, name, meta
+        each = max(meta.dtype.itemsize // 4, 1)
+        self._loadable_expert = meta[0].numel() * each
+        self._runtime_expert = runtime[0].numel() * each
         self._places: torch.Tensor | None = None
+        self._boxes: dict[Box, Box | None] = {}
 
     def reorder(self, box: Box) -> Box | None:
-        """A box in loadable units, as one in the runtime's; None if that takes more than one."""
-        if self._places is None:
-            self._places = _places(self.layer, self.name, self.loadable)
-        source, dest = _positions(box, 1), _positions(box, 2)
-        expert, within = dest // len(self._places), dest % len(self._places)
-        runtime_expert = self.runtime[0].numel() * max(self.runtime.dtype.itemsize // 4, 1)
-        return boxes.factor(source, self._places[within] + expert * runtime_expert)
+        """A box of the loader's units as one of the runtime's; None if that takes more than one."""
+        expert, dest = divmod(box.dest, self._loadable_expert)
+        box = dataclasses.replace(box, dest=dest)
+        if box not in self._boxes:
+            self._boxes[box] = self._reorder(box)
+        found = self._boxes[box]
+        return found and dataclasses.replace(
+            found, dest=found.dest + expert * self._runtime_expert)
 
     def forget(self) -> None:
         self._places = None
 
+    def _reorder(self, box: Box) -> Box | None:
+        if self._places is None:
+            self._places = _places(self._layer, self._name, self._meta)
+        source, dest = _positions(box, 1), _positions(box, 2)
+        expert, within = dest // self._loadable_expert, dest % self._loadable_expert
+        return boxes.factor(source, self._places[within] + expert * self._runtime_expert)
+
+
+class Packed:
+    """One weight of one layer, as the loader sees it (`loadable`, on the meta device) and as it is."""
+
+    def __init__(self, layer: torch.nn.Module, name: str, packings: dict[tuple, _Packing]):
+        self.layer, self.name = layer, name
+        self.runtime: torch.nn.Parameter = layer._parameters[name]
+        metas = get_layerwise_info(layer).restore_metadata[0]
+        self.loadable = restore_layer_refs(metas[name], layer)
+        kind = (type(_experts(layer)), layer.activation, name, self.runtime.shape,
+                *(metas[other].shape for other in EXPERT_WEIGHTS), self.loadable.dtype)
+        self.packing = packings.setdefault(
+            kind, _Packing(layer, name, self.loadable, self.runtime))
+
 
 def packed_weights(model: torch.nn.Module) -> list[Packed]:
-    return [Packed(layer, name) for layer in model.modules() if _is_packed(layer)
+    packings: dict[tuple, _Packing] = {}
+    return [Packed(layer, name, packings) for layer in model.modules() if _is_packed(layer)
             for name in EXPERT_WEIGHTS]
 
 

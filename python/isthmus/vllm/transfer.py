@@ -156,7 +156,8 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                                             f"{place.parameter} is not what the checkpoint holds")
 
     def _open(self, info: UpdateInfo) -> Update:
-        _require(isinstance(info.changes, str), f"changes {info.changes!r}")
+        _require(isinstance(info.changes, str) and isinstance(info.base, str),
+                 f"changes {info.changes!r}, base {info.base!r}")
         if info.base != self._label:
             raise TransferError("conflict", f"an update from {info.base}, the engine holds "
                                 f"{self._label}")
