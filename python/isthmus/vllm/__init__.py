@@ -5,6 +5,7 @@ vLLM calls register() in each of its processes, through the entry point group vl
 
 from __future__ import annotations
 
+from . import threads
 from .unpacked import BACKEND, keep_unpacked
 
 __all__ = ["register"]
@@ -15,6 +16,7 @@ def register() -> None:
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
     from vllm.platforms import current_platform
 
+    threads.note_cores()
     if BACKEND not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(
             BACKEND, f"{__name__}.transfer", "IsthmusTransferEngine")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from . import changes as changes_file
-from . import units
+from . import threads, units
 from .boxes import Box
 from .changes import Change, Changes
 from .errors import TransferError
@@ -38,20 +38,31 @@ class _Write:
 
 
 class Update:
-    """One change of the weights. Nobody may write to them from prepare() until it is dropped.
+    """One change of the weights. Nobody else may write to them from the first prepare() until it is
+    dropped.
 
     prepare() reads, apply() writes, undo() puts the old bits back, as often as need be. If apply()
-    raises, nothing remains written.
+    raises, nothing remains written. prepare_ahead() begins to read in a thread, while the engine
+    computes with the weights; prepare() then waits for that.
     """
 
-    def __init__(self, held: Mapping[str, Held], changes: Changes, threads: int = 1):
+    def __init__(self, held: Mapping[str, Held], changes: Changes, thread_count: int = 1):
         self.target = changes.target
-        self._held, self._changes, self._threads = held, changes, threads
+        self._held, self._changes, self._threads = held, changes, thread_count
         self._writes: list[_Write] = []
+        self._ahead: concurrent.futures.Future | None = None
 
     def prepare(self) -> dict[str, int]:
         """Checks the file against the weights; {tensor: this worker's part of the change of its sum,
         modulo 2^64}. Raises if the file is damaged or for another model."""
+        return self._prepare() if self._ahead is None else self._ahead.result()
+
+    def prepare_ahead(self) -> None:
+        pool = threads.pool(1)
+        self._ahead = pool.submit(self._prepare)
+        pool.shutdown(wait=False)
+
+    def _prepare(self) -> dict[str, int]:
         for name, change in self._changes.tensors.items():
             self._check_tensor(name, change)
         slices = list(self._slices())
@@ -119,7 +130,7 @@ class Update:
         return self._run_threads(function, tasks)
 
     def _run_threads(self, function, tasks: list) -> Iterator:
-        with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
+        with threads.pool(self._threads) as pool:
             shares = [tasks[i * len(tasks) // self._threads:(i + 1) * len(tasks) // self._threads]
                       for i in range(self._threads)]
             done = pool.map(lambda share: [function(task) for task in share], shares)

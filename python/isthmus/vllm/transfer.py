@@ -46,11 +46,13 @@ class InitInfo(WeightTransferInitInfo):
 
 @dataclass
 class UpdateInfo(WeightTransferUpdateInfo):
-    """changes: a file; base: the digest of the version that it starts from. Or undo alone."""
+    """changes: a file; base: the digest of the version that it starts from. prepare: only begin to
+    read, in a thread; the same without it then writes. Or undo alone."""
 
     format: int
     changes: str | None = None
     base: str | None = None
+    prepare: bool = False
     undo: bool = False
 
 
@@ -66,6 +68,7 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         super().__init__(config, vllm_config, device, model)
         self._label: str | None = None
         self._update: Update | None = None
+        self._prepared: tuple[tuple, Update] | None = None
         self._learned: tuple[dict, dict[str, Held], dict[str, str]] | None = None
         self._watch_loads()
 
@@ -87,28 +90,26 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._log_state()
 
     def start_weight_update(self) -> None:
-        if self._update is not None:
-            self._undo()
+        self._undo()
         if self._label is None:
             raise TransferError("not-ready", "the weights are not known: init first")
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
         _require(update_info.format == FORMAT, f"format {update_info.format!r}, known is {FORMAT}")
         if update_info.undo:
-            _require(update_info.changes is update_info.base is None, "undo goes alone")
+            _require(update_info == UpdateInfo(FORMAT, undo=True), "undo goes alone")
             self._undo()
             return
         self._require_none_pending("update")
-        update = _one(lambda: self._open(update_info))
-        update.check_sums(workers.together(update.prepare))
-        self._update = update  # so that a failure anywhere takes it back everywhere
-        try:
-            workers.together(update.apply)
-        except TransferError:
-            self._undo()
-            raise
+        update = self._take(update_info)
+        if update_info.prepare:
+            update.prepare_ahead()
+            self._prepared = (update_info.changes, update_info.base), update
+        else:
+            self._write(update)
 
     def finish_weight_update(self) -> None:
+        self._prepared = None
         if self._update is not None:
             self._label, self._update = self._update.target, None
 
@@ -124,7 +125,7 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
         @functools.wraps(load)
         def load_weights(*args, **kwargs):
-            self._label = self._update = None
+            self._label = self._update = self._prepared = None
             return load(*args, **kwargs)
 
         self._load_weights = load
@@ -174,7 +175,24 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                 raise TransferError("invalid", f"the model has no tensor {name}")
         return Update(held, file, threads.count(self.device))
 
+    def _take(self, info: UpdateInfo) -> Update:
+        """The update that was prepared, if it is this one; else a new one."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == (info.changes, info.base) and not info.prepare:
+            return prepared[1]
+        return _one(lambda: self._open(info))
+
+    def _write(self, update: Update) -> None:
+        update.check_sums(workers.together(update.prepare))
+        self._update = update  # so that a failure anywhere takes it back everywhere
+        try:
+            workers.together(update.apply)
+        except TransferError:
+            self._undo()
+            raise
+
     def _undo(self) -> None:
+        self._prepared = None
         if self._update is not None:
             self._update.undo()
             self._update = None

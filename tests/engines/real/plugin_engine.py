@@ -35,12 +35,12 @@ def register(folder):
 
 
 class Engine(launch.Vllm):
-    """A server that has begun to start with the plug-in."""
+    """A server that has begun to start with the plug-in. in_use: whether as its backend too."""
 
-    def __init__(self, checkpoint, folder, log, *options):
+    def __init__(self, checkpoint, folder, log, *options, in_use=True):
         environment = register(folder)
         self._fail_write = pathlib.Path(environment[plugin_faults.FILE])
-        super().__init__(checkpoint, launch.free_port(), log, *TRANSFER, *options,
+        super().__init__(checkpoint, launch.free_port(), log, *(TRANSFER if in_use else ()), *options,
                          environment=environment)
         self.client = harness.Client(self.port)
 
@@ -62,11 +62,20 @@ class Engine(launch.Vllm):
         self.call("/start_weight_update")
         return self.client.post("/update_weights", {"update_info": update_info(changes, base)})
 
-    def switch(self, changes, base, target):
+    def prepare(self, changes, base):
+        """start, and the part of the update that needs no pause; returns when that has begun."""
+        self.call("/start_weight_update")
+        self.call("/update_weights", {"update_info": {**update_info(changes, base),
+                                                      "prepare": True}})
+
+    def switch(self, changes, base, target, ahead=False):
         """An update as a sidecar does it."""
+        if ahead:
+            self.prepare(changes, base)
         self.call("/pause?mode=keep")
-        status, answer = self.update(changes, base)
-        assert status == 200, answer
+        if not ahead:
+            self.call("/start_weight_update")
+        self.call("/update_weights", {"update_info": update_info(changes, base)})
         self.finish(target)
         self.call("/resume")
 

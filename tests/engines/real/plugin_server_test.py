@@ -55,8 +55,8 @@ class Fixture:
         return changes_files.make(self.dir / f"{old}-to-{new}.safetensors",
                                   self.checkpoints[old], self.checkpoints[new])
 
-    def switch(self, old, new):
-        self.engine.switch(self.changes(old, new), self.digests[old], self.digests[new])
+    def switch(self, old, new, ahead=False):
+        self.engine.switch(self.changes(old, new), self.digests[old], self.digests[new], ahead)
 
 
 @functools.cache
@@ -118,12 +118,27 @@ class DenseTest(unittest.TestCase):
         draw, version = random.Random(SEED), 0
         for _ in range(SWITCHES):
             new = draw.choice([other for other in range(4) if other != version])
-            self.fixture.switch(version, new)
+            self.fixture.switch(version, new, ahead=draw.random() < 0.5)
             version = new
             self.assert_holds(version)
             self.assertEqual(island.ask(self.engine.client), self.fixture.truth[version])
             self.assertEqual(self.engine.client.get("/weight_info"),
                              (200, {"weight_version": self.fixture.digests[version]}))
+
+    def test_what_was_prepared_is_written_only_when_asked_for(self):
+        paths = [self.fixture.changes(0, new) for new in (1, 2)]
+        self.engine.prepare(paths[0], self.fixture.digests[0])
+        self.assertEqual(island.ask(self.engine.client), self.fixture.truth[0])
+        self.engine.call("/update_weights", {"update_info": plugin_engine.update_info(
+            paths[1], self.fixture.digests[0])})
+        self.assert_holds(2)
+        self.engine.finish(self.fixture.digests[2])
+
+    def test_a_damaged_file_is_refused_when_what_was_prepared_is_to_be_written(self):
+        path = self.altered(lambda _, described: described[TENSOR].__setitem__(2, "0" * 16))
+        self.engine.prepare(path, self.fixture.digests[0])
+        self.assert_refused(self.engine.client.post("/update_weights", {
+            "update_info": plugin_engine.update_info(path, self.fixture.digests[0])}), "corrupt")
 
     def test_a_full_load_between_updates_needs_another_init(self):
         self.fixture.switch(0, 1)
