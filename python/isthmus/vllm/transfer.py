@@ -135,7 +135,11 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         if self._learned is not None and self._learned[0] == checkpoint.layout:
             return
         found = _one(lambda: self._map(checkpoint))
-        self._learned = (checkpoint.layout, *holdings.settle(found, checkpoint))
+        held, refused = holdings.settle(found, checkpoint)
+        if all(each.left_out for each in held.values()):
+            raise TransferError("invalid", "none of its tensors can be changed in place: "
+                                f"{next(iter(refused.items()), 'it has none')}")
+        self._learned = checkpoint.layout, held, refused
 
     def _map(self, checkpoint: Checkpoint) -> position_map.PositionMap:
         eplb = getattr(self.parallel_config, "enable_eplb", False)

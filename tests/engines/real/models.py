@@ -24,7 +24,8 @@ def join_group(rank=0, ranks=1, meeting=None):
     """Makes this process one of `ranks` that share each layer; meeting: a file that all name. Again
     for each model, for what groups there are depends on it; called within its configuration."""
     if not torch.distributed.is_initialized():
-        meeting = meeting or tempfile.mktemp(prefix="isthmus-group-")
+        meeting = pathlib.Path(meeting or tempfile.mktemp(prefix="isthmus-group-"))
+        os.environ["VLLM_DIST_IDENT"] = meeting.parent.name  # by which processes find shared memory
         vllm.distributed.init_distributed_environment(ranks, rank, f"file://{meeting}", rank, "gloo")
     else:
         vllm.distributed.destroy_model_parallel()
