@@ -107,10 +107,31 @@ class Job:
     def stock_reload(self):
         """Seconds of a reload where vLLM is as it comes: it packs what it can."""
         self.engine.wait_until_up()
+        self.time_requests("packed, as vLLM comes")
         paths = [self.checkpoint, *self.changed.values()]
         seconds = [self.switch("reload", None, path, None) for path in paths * self.rounds]
         self.engine.kill()
         return statistics.median(seconds)
+
+    def time_requests(self, case):
+        """What plain weights cost: a long prompt, one stream of tokens, and four together."""
+        body = {"prompt": list(range(1, 513)), "max_tokens": 1}
+        row(case, "prompt of 512 tokens", self.median(lambda: self.complete(body)), "s")
+        body = {"prompt": [1, 2, 3], "max_tokens": 32, "ignore_eos": True}
+        for count in (1, 4):
+            seconds = self.median(lambda: self.complete({**body, "n": count, "temperature": 1}))
+            row(case, f"{count} streams of 32 tokens", seconds, "s")
+
+    def complete(self, body):
+        self.engine.call("/reset_prefix_cache")
+        self.engine.call("/v1/completions", body)
+
+    def median(self, function):
+        def timed():
+            begin = time.monotonic()
+            function()
+            return time.monotonic() - begin
+        return statistics.median(timed() for _ in range(2 * self.rounds + 1))
 
     def run(self):
         stock = self.stock_reload()
@@ -120,6 +141,7 @@ class Job:
             self.checkpoint, self.scratch / "package", self.scratch / "vllm.log",
             "--worker-extension-cls", "patch_worker.PatchWorker")
         self.engine.wait_until_up()
+        self.time_requests("plain, with the plug-in")
         self.worker = Worker(self.engine.process.pid)
         begin = time.monotonic()
         self.engine.init(self.checkpoint)

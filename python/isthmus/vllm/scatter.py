@@ -7,7 +7,6 @@ slice's working memory does not grow with the change.
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,27 +41,21 @@ class Update:
     dropped.
 
     prepare() reads, apply() writes, undo() puts the old bits back, as often as need be. If apply()
-    raises, nothing remains written. prepare_ahead() begins to read in a thread, while the engine
-    computes with the weights; prepare() then waits for that.
+    raises, nothing remains written. prepare() may run in another thread while the engine computes
+    with the weights; what it returns it remembers.
     """
 
     def __init__(self, held: Mapping[str, Held], changes: Changes, thread_count: int = 1):
         self.target = changes.target
         self._held, self._changes, self._threads = held, changes, thread_count
         self._writes: list[_Write] = []
-        self._ahead: concurrent.futures.Future | None = None
+        self._sums: dict[str, int] | None = None
 
     def prepare(self) -> dict[str, int]:
         """Checks the file against the weights; {tensor: this worker's part of the change of its sum,
         modulo 2^64}. Raises if the file is damaged or for another model."""
-        return self._prepare() if self._ahead is None else self._ahead.result()
-
-    def prepare_ahead(self) -> None:
-        pool = threads.pool(1)
-        self._ahead = pool.submit(self._prepare)
-        pool.shutdown(wait=False)
-
-    def _prepare(self) -> dict[str, int]:
+        if self._sums is not None:
+            return self._sums
         for name, change in self._changes.tensors.items():
             self._check_tensor(name, change)
         slices = list(self._slices())
@@ -70,6 +63,7 @@ class Update:
         for (name, *_), (part, writes) in zip(slices, self._run(self._prepare_slice, slices)):
             sums[name] = (sums[name] + part) % (1 << 64)
             self._writes += writes
+        self._sums = sums
         return sums
 
     def check_sums(self, parts: list[dict[str, int]]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -28,6 +30,14 @@ def count(device: torch.device) -> int:
 
 def pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(threads, "isthmus", _spread)
+
+
+def start(step: Callable[[], Any]) -> concurrent.futures.Future:
+    """Begins a step in a thread of its own."""
+    one = pool(1)
+    future = one.submit(step)
+    one.shutdown(wait=False)
+    return future
 
 
 def _spread() -> None:

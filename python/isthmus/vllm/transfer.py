@@ -8,6 +8,7 @@ do takes it away, and only another init gives one.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import re
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         super().__init__(config, vllm_config, device, model)
         self._label: str | None = None
         self._update: Update | None = None
-        self._prepared: tuple[tuple, Update] | None = None
+        self._ahead: tuple[tuple, concurrent.futures.Future[Update]] | None = None
         self._learned: tuple[dict, dict[str, Held], dict[str, str]] | None = None
         self._watch_loads()
 
@@ -101,15 +102,14 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             self._undo()
             return
         self._require_none_pending("update")
-        update = self._take(update_info)
+        self._check_request(update_info)
         if update_info.prepare:
-            update.prepare_ahead()
-            self._prepared = (update_info.changes, update_info.base), update
+            self._ahead = _key(update_info), threads.start(lambda: self._read(update_info))
         else:
-            self._write(update)
+            self._write(self._take(update_info))
 
     def finish_weight_update(self) -> None:
-        self._prepared = None
+        self._ahead = None
         if self._update is not None:
             self._label, self._update = self._update.target, None
 
@@ -125,7 +125,7 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
         @functools.wraps(load)
         def load_weights(*args, **kwargs):
-            self._label = self._update = self._prepared = None
+            self._label = self._update = self._ahead = None
             return load(*args, **kwargs)
 
         self._load_weights = load
@@ -160,12 +160,15 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                         raise TransferError("conflict", f"{name}: what the engine holds of it in "
                                             f"{place.parameter} is not what the checkpoint holds")
 
-    def _open(self, info: UpdateInfo) -> Update:
+    def _check_request(self, info: UpdateInfo) -> None:
         _require(isinstance(info.changes, str) and isinstance(info.base, str),
                  f"changes {info.changes!r}, base {info.base!r}")
         if info.base != self._label:
             raise TransferError("conflict", f"an update from {info.base}, the engine holds "
                                 f"{self._label}")
+
+    def _read(self, info: UpdateInfo) -> Update:
+        """An update of which all is checked and read that one worker can. Any thread."""
         file = changes.read(info.changes)
         if file.base != info.base:
             raise TransferError("conflict", f"{info.changes} is from {file.base}, asked for is "
@@ -177,14 +180,16 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                                     f"{refused[name]}")
             if name not in held:
                 raise TransferError("invalid", f"the model has no tensor {name}")
-        return Update(held, file, threads.count(self.device))
+        update = Update(held, file, threads.count(self.device))
+        update.prepare()
+        return update
 
     def _take(self, info: UpdateInfo) -> Update:
         """The update that was prepared, if it is this one; else a new one."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[0] == (info.changes, info.base) and not info.prepare:
-            return prepared[1]
-        return _one(lambda: self._open(info))
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == _key(info):
+            return _one(ahead[1].result)
+        return _one(lambda: self._read(info))
 
     def _write(self, update: Update) -> None:
         update.check_sums(workers.together(update.prepare))
@@ -196,7 +201,7 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             raise
 
     def _undo(self) -> None:
-        self._prepared = None
+        self._ahead = None
         if self._update is not None:
             self._update.undo()
             self._update = None
@@ -217,6 +222,10 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 def _require(holds: Any, found: str) -> None:
     if not holds:
         raise TransferError("invalid", found)
+
+
+def _key(info: UpdateInfo) -> tuple:
+    return info.changes, info.base
 
 
 def _one(step):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-# By the size of a unit in bytes: what memory is viewed as to be read and written, and the same bits
-# as numbers that are not negative.
+# By the size of a unit in bytes: what memory is viewed as to be read and written, and what a file
+# names the same bits. torch does little with the latter, least of all on accelerators.
 SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 UNSIGNED = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
+_MASKS = {2: (1 << 16) - 1, 4: (1 << 32) - 1}
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _SHIFTS = (30, 27, 31)
 _MODULUS = 1 << 64
@@ -34,7 +35,8 @@ def of_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 def as_numbers(bits: torch.Tensor) -> torch.Tensor:
     """int64 numbers, not negative, of bits as `of_storage` gives them."""
-    return bits.view(UNSIGNED[bits.itemsize]).to(torch.int64)
+    numbers = bits.to(torch.int64)
+    return numbers if bits.dtype == torch.uint8 else numbers.bitwise_and_(_MASKS[bits.itemsize])
 
 
 def factors(positions: torch.Tensor) -> torch.Tensor:

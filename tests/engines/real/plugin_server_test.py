@@ -187,7 +187,7 @@ class DenseTest(unittest.TestCase):
                 entries[prefix + "nothing.weight"] = entries.pop(prefix + TENSOR)
 
         def reshape(_, described):
-            described[TENSOR][1] = [1, 256]
+            described[TENSOR][1].reverse()
 
         self.assert_refused(self.update(self.altered(rename)), "invalid", "nothing.weight")
         self.assert_refused(self.update(self.altered(reshape)), "invalid", TENSOR)
