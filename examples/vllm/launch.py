@@ -90,11 +90,11 @@ class Process:
 class Vllm(Process):
     """An engine that has begun to start; wait_until_up before the first call."""
 
-    def __init__(self, checkpoint, port, log, *options):
+    def __init__(self, checkpoint, port, log, *options, environment=None):
         self.port = port
         super().__init__((PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", checkpoint,
                           "--served-model-name", MODEL_NAME, "--host", "127.0.0.1", "--port", port,
-                          *OPTIONS, *options), log, ENVIRONMENT)
+                          *OPTIONS, *options), log, {**ENVIRONMENT, **(environment or {})})
 
     def wait_until_up(self):
         self.wait_until(lambda: is_healthy(self.port), "vLLM", START_S)
