@@ -1,84 +1,19 @@
 #!/usr/bin/env python3
-"""RolloutClient against a real gateway, sidecars and strict doubles of vLLM and SGLang.
-
-What a double's tokens say of themselves (tests/engines/generation.py) is compared with what the
-client makes of the answer: ids, log-probabilities, versions.
-"""
+"""What RolloutClient asks of a fleet, and what it makes of the answers."""
 
 import asyncio
 import datetime
-import pathlib
-import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "gateway")]
-import fleet  # noqa: E402
-import generation  # noqa: E402
-from fleet import harness, island  # noqa: E402
+from clients import PROMPT, ClientTest, doubles, harness, read
 
-from isthmus import errors  # noqa: E402
-from isthmus.rollouts import RolloutClient  # noqa: E402
-
-PROMPT = "the weather in the alps"
-
-
-class Token:
-    """What generation.py computes ids and log-probabilities from."""
-
-    def __init__(self, proof):
-        self.digest = proof["digest"]
-
-
-def made_of(choices):
-    """(ids, logprobs, versions) that the proofs of a choice say, all events together."""
-    proofs = [proof for choice in choices for proof in choice["_double"]]
-    tokens = [Token(proof) for proof in proofs]
-    return ([generation.token_id(token, place) for place, token in enumerate(tokens)],
-            [generation.logprob(token, place) for place, token in enumerate(tokens)],
-            [int(proof["version"]) for proof in proofs])
-
-
-class ClientTest(fleet.FleetTest):
-    """`client(call)` runs an async function of a client and returns what it returns."""
-
-    def setUp(self):
-        super().setUp()
-        self.url = f"http://127.0.0.1:{self.process.port}"
-
-    def client(self, call, **options):
-        async def within():
-            async with RolloutClient(self.url, **{"patience_s": 30, **options}) as client:
-                return await asyncio.wait_for(call(client), harness.DEADLINE_S)
-        return asyncio.run(within())
-
-    def refused(self, kind, call, **options):
-        with self.assertRaises(errors.Error) as caught:
-            self.client(call, **options)
-        self.assertIs(type(caught.exception), kind, caught.exception)
-        return str(caught.exception)
-
-    def assert_says_the_truth(self, rollout, choices):
-        ids, logprobs, versions = made_of(choices)
-        self.assertEqual(rollout.tokens, ids)
-        self.assertEqual(rollout.logprobs, logprobs)
-        self.assertEqual(rollout.choices[0].versions(), versions)
-        self.assertTrue(all(rollout.start_version <= one <= rollout.end_version for one in versions))
-
-
-async def read(stream, pieces):
-    async with stream:
-        async for piece in stream:
-            pieces.append(piece)
-    return stream.rollout()
+from isthmus import errors
+from isthmus.rollouts import RolloutClient
 
 
 class VllmTest(ClientTest):
     count = 2
-    gateway_options = (*fleet.POLL, "--max-lag", 1000)
-
-    def start_engine(self, kind, *options):
-        return super().start_engine(kind, "--enable-scale-out", *options)
+    engine_options = ("--enable-scale-out",)
 
     def test_what_each_route_answers(self):
         async def all_of(client):
@@ -205,42 +140,79 @@ class VllmTest(ClientTest):
                            f"{count} requests are in flight")
 
 
-class SwitchTest(ClientTest):
-    """Answers that begin at one version and end at the next."""
+class IncrementalTest(ClientTest):
+    """Events of SGLang that have only what is new."""
 
     count = 1
-    island_options = ("--policy", "in_place")
+    kind, engine_options = "sglang", ("--incremental-streaming-output",)
 
-    def start_engine(self, kind, *options):
-        return super().start_engine(kind, "--enable-scale-out", *options)
-
-    def across(self, begin, count):
-        """What begin(client) returns, if version 2 comes after two of its tokens."""
-        engine = self.islands[0].engine
-
-        def switch():
-            harness.wait_until(lambda: self.islands[0].info()["in_flight"] == 1, "it is in flight")
-            engine.step(2)
-            self.publish()
-            harness.wait_until(lambda: self.islands[0].info()["applied"] == self.head
-                               and self.islands[0].info()["ready"], "the switch")
-            harness.wait_until(lambda: engine.step(1) == 0, "it has ended")
-
-        async def run(client):
-            asked = asyncio.create_task(begin(client))
-            await asyncio.to_thread(switch)
-            return await asked
-        engine.manual()
-        return self.client(run, **({} if count else {}))
-
-    def test_streams_know_which_token_is_of_which_version(self):
+    def test_a_native_stream_is_put_together(self):
         pieces = []
-        rollout = self.across(lambda client: read(client.stream(PROMPT, max_tokens=6), pieces), 6)
-        self.assert_says_the_truth(rollout, [
-            choice for event in rollout.raw for choice in event["choices"]])
-        self.assertEqual((rollout.start_version, rollout.end_version), (1, 2))
-        self.assertEqual([piece.version for piece in pieces if piece.tokens][:2], [1, 1])
-        self.assertEqual(pieces[-1].version, 2)
+        rollout = self.client(lambda client: read(client.stream(
+            PROMPT, kind="generate", sampling_params={"max_new_tokens": 6}), pieces),
+            engine="sglang")
+        self.assert_says_the_truth(rollout, rollout.raw)
+        self.assertEqual("".join(piece.text for piece in pieces), rollout.text)
+        self.assertEqual(len(rollout.tokens), 6)
+
+
+class RecordedTest(ClientTest):
+    count = 1
+    engine_options = ("--enable-scale-out",)
+
+    def start_gateway(self, *options, port=0):
+        super().start_gateway("--record", self.dir / "rollouts", "--record-spool",
+                              self.dir / "spool", *options, port=port)
+
+    def test_a_recorded_rollout_is_the_answer(self):
+        async def both(client):
+            pieces = []
+            answers = [await client.complete(PROMPT, max_tokens=5),
+                       await client.generate([1, 2], sampling_params={"max_tokens": 5}),
+                       await client.chat([{"role": "user", "content": PROMPT}], max_tokens=5),
+                       await read(client.stream(PROMPT, max_tokens=5, request_id="mine"), pieces)]
+            return [(one, await client.rollout(one.request_id)) for one in answers]
+        for answer, recorded in self.client(both):
+            self.assertEqual(recorded.choices, answer.choices)
+            self.assertEqual((recorded.start_version, recorded.end_version, recorded.run,
+                              recorded.island, recorded.request_id),
+                             (1, 1, answer.run, answer.island, answer.request_id))
+            self.assertEqual(recorded.raw["id"], answer.request_id)
+        self.assertEqual(answer.request_id, "mine")
+
+    def test_an_unknown_one(self):
+        self.assertIn("404", self.refused(errors.NotFoundError,
+                                          lambda client: client.rollout("no-such")))
+
+
+class TokensTest(doubles.DoublesTest):
+    """A gateway that asks for tokens."""
+
+    def setUp(self):
+        super().setUp()
+        (self.dir / "clients").write_text("client\n", encoding="ascii")
+        (self.dir / "operators").write_text("operator\n", encoding="ascii")
+        self.add("one")
+        self.start("--client-tokens", self.dir / "clients", "--operator-tokens",
+                   self.dir / "operators", ready=[])
+        harness.wait_until(lambda: self.gateway.get("/health")[0] == 200, "it serves")
+
+    def call(self, token, call):
+        async def within():
+            url = f"http://127.0.0.1:{self.process.port}"
+            async with RolloutClient(url, token=token) as client:
+                return await call(client)
+        return asyncio.run(within())
+
+    def test_each_token_opens_its_own_doors(self):
+        self.assertEqual(self.call("client", lambda client: client.complete(PROMPT)).text, "words")
+        self.assertEqual(len(self.call("operator", lambda client: client.fleet())["islands"]), 1)
+        for token, call in ((None, lambda client: client.complete(PROMPT)),
+                            ("operator", lambda client: client.complete(PROMPT)),
+                            ("client", lambda client: client.fleet())):
+            with self.assertRaises(errors.InvalidError) as caught:
+                self.call(token, call)
+            self.assertIn("401", str(caught.exception))
 
 
 if __name__ == "__main__":
