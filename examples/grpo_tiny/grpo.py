@@ -1,18 +1,19 @@
 """Group relative policy optimization on plain torch.
 
-Advantages: DeepSeekMath, https://arxiv.org/abs/2402.03300, without the division by a group's spread
-(Dr. GRPO, https://arxiv.org/abs/2503.20783); clipping with a higher upper bound: DAPO,
+Advantages: DeepSeekMath, https://arxiv.org/abs/2402.03300; clipping with a higher upper bound: DAPO,
 https://arxiv.org/abs/2503.14476. The ratio is that of the masters to whatever made the token, an
 engine in BF16 or an older version: its log-probability came with the answer.
 """
 
 import dataclasses
+import statistics
 
 import torch
 
 import task
 
 CLIP_BELOW, CLIP_ABOVE = 0.2, 0.28
+LEAST_SPREAD = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Sample:
 
 
 def advantages(groups):
-    """Of each sample, in order: its reward less its group's mean."""
+    """Of each sample, in order: its reward less its group's mean, in units of the group's spread."""
     values = []
     for group in groups:
         rewards = [sample.reward for sample in group]
-        mean = sum(rewards) / len(rewards)
-        values += [reward - mean for reward in rewards]
+        spread = statistics.pstdev(rewards) + LEAST_SPREAD
+        values += [(reward - statistics.fmean(rewards)) / spread for reward in rewards]
     return values
 
 
