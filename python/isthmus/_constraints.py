@@ -47,7 +47,7 @@ class Constraints:
             "Isthmus-Wait-Ms": _milliseconds("wait_s", wait_s, 0, MAX_WAIT_MS),
             "Isthmus-Deadline-Ms": None if deadline_left_s is None else _milliseconds(
                 "deadline_s", deadline_left_s, 1, MAX_DEADLINE_MS)}
-        return {name: value for name, value in fields.items() if value is not None}
+        return {name: _text(name, value) for name, value in fields.items() if value is not None}
 
     def broken_by(self, start: int | None, run: str | None) -> str | None:
         """Why an answer that begins at this version, of this run, is not what was asked for."""
@@ -61,6 +61,13 @@ class Constraints:
         if self.min_version and start < self.min_version:
             return f"is of version {start}, below {self.min_version}"
         return None
+
+
+def _text(name, value):
+    """What can stand in a header; the rest is judged by who reads it."""
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise errors.InvalidError(f"{name} is {value!r}, not a printable ASCII text")
+    return value
 
 
 def _number(name, value):

@@ -28,8 +28,9 @@ EVENTS = [{"choices": [{"index": 0, "text": text, "token_ids": [token], "finish_
 
 class RetryTest(unittest.IsolatedAsyncioTestCase):
 
-    def setUp(self):
+    async def asyncSetUp(self):
         self.clock = scripted_server.FakeClock()
+        asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no news
 
     async def run_script(self, steps, call=None, forever=None, **options):
         """(what the call returned or raised, the server)"""
@@ -156,6 +157,11 @@ class RetryTest(unittest.IsolatedAsyncioTestCase):
                 [], lambda client, options=options: client.complete("x", **options))
             self.assertIs(type(error), errors.InvalidError, options)
             self.assertTrue(any(name in str(error) for name in options), error)
+        for options in ({"session": "a\r\nIsthmus-Run: b"}, {"session": "\u00fc"}, {"session": 7}):
+            error, _ = await self.run_script(
+                [], lambda client, options=options: client.complete("x", **options))
+            self.assertIs(type(error), errors.InvalidError, options)
+            self.assertIn("Isthmus-Session", str(error))
 
     # Streams
 
