@@ -10,10 +10,11 @@
 #   --far-only     a pull over 100 ms and 1 Gbit/s (2 min; needs scripts/stores.sh, root, /dev/net/tun)
 #   --signing-only what signatures and digests cost a publish (3 min; perf from package linux-perf)
 #   --ranks-only   publishing from many ranks beside one process (3 min)
+#   --python-only  publishing from torch tensors in Python beside the program (2 min; needs .venv-engines, by ./run test-engines)
 #   --router-only  how long a gateway takes to choose an island (10 s)
 #   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
 #   --gateway-only the gateway beside nginx, sglang-router and vllm-router (7 min; package nginx-light)
-# Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py, ranks_job.py and gateway_job.py.
+# Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py, ranks_job.py, python_job.py and gateway_job.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/release
@@ -35,6 +36,7 @@ while [[ $# -gt 0 ]]; do
     --store-only) parts=store ;;
     --far-only) parts=far ;;
     --ranks-only) parts=ranks ;;
+    --python-only) parts=python ;;
     --router-only) parts=router ;;
     --simulate-only) parts="simulate agreement" ;;
     --gateway-only) parts=gateway ;;
@@ -154,6 +156,11 @@ measure_signing() {
 
 measure_ranks() {
   record ranks /usr/bin/python3 bench/ranks_job.py --build "$build" "${arguments[@]}"
+}
+
+measure_python() {
+  scripts/python_env.sh .venv-engines >&2
+  record python .venv-engines/bin/python bench/python_job.py --build "$build" "${arguments[@]}"
 }
 
 measure_router() {

@@ -8,7 +8,7 @@ packages=(
   libcurl4-openssl-dev libexpat1-dev libsimdjson-dev prometheus-cpp-dev libgtest-dev libgmock-dev
   libjs-d3
   clang-16 clang-format-16 libclang-rt-16-dev
-  curl python3 python3-venv python3-numpy python3-zstandard python3-xxhash
+  curl python3 python3-dev python3-venv python3-numpy python3-zstandard python3-xxhash
 )
 oldest_boost=1.81
 

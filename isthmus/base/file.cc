@@ -309,4 +309,6 @@ FileLock::FileLock(const fs::path& path, std::string_view what) : file_(OpenLock
   }
 }
 
+FileLock::~FileLock() { ::flock(file_.fd(), LOCK_UN); }
+
 }  // namespace isthmus

@@ -120,6 +120,10 @@ void RemoveTree(const fs::path& directory);
 class FileLock {
  public:
   FileLock(const fs::path& path, std::string_view what);
+  // Unlocks also what forked children of this process hold open.
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
  private:
   File file_;

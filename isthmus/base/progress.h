@@ -3,12 +3,20 @@
 #define ISTHMUS_BASE_PROGRESS_H_
 
 #include <cstdint>
+#include <exception>
 #include <string_view>
 
 namespace isthmus {
 
+// Thrown by a Progress to end the work. No Error, so that nobody takes it for a failure that has
+// another way around it.
+struct Stopped : std::exception {
+  const char* what() const noexcept override { return "stopped"; }
+};
+
 // Receives the progress of one piece of work after another. Advance is called from many threads
-// at once; Begin and End from one. Implementations never throw.
+// at once; Begin and End from one. Implementations throw nothing but Stopped, from Begin or Advance
+// and once in a piece of work: then it ends as after a failure, what was begun is taken back.
 class Progress {
  public:
   virtual ~Progress() = default;

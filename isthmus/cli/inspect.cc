@@ -8,6 +8,7 @@
 #include "isthmus/cli/command.h"
 #include "isthmus/codec/part.h"
 #include "isthmus/codec/simd.h"
+#include "isthmus/replica/describe.h"
 #include "isthmus/replica/state.h"
 #include "isthmus/tensor/checkpoint.h"
 
@@ -22,66 +23,6 @@ struct InspectOptions {
 
 std::string ShapeText(const tensor::Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
-}
-
-json::array ShapeJson(const tensor::Shape& shape) {
-  return json::array(shape.begin(), shape.end());
-}
-
-std::string_view KindName(codec::FileKind kind) {
-  switch (kind) {
-    case codec::FileKind::kContent:
-      return "content";
-    case codec::FileKind::kRemoved:
-      return "removed";
-    case codec::FileKind::kShardHeader:
-      return "shard header";
-  }
-  return "unknown";
-}
-
-json::array TensorsJson(const codec::Part& part) {
-  json::array tensors;
-  for (const codec::TensorEntry& entry : part.tensors()) {
-    tensors.push_back({{"name", entry.name},
-                       {"dtype", tensor::DtypeName(entry.dtype)},
-                       {"shape", ShapeJson(entry.shape)},
-                       {"changed", entry.changed},
-                       {"sum_change", fmt::format("{:016x}", entry.sum_change)}});
-  }
-  return tensors;
-}
-
-json::array ChunksJson(const codec::Part& part) {
-  json::array chunks;
-  for (const codec::ChunkEntry& entry : part.chunks()) {
-    json::object chunk = {{"number", entry.number},
-                          {"encoding", codec::EncodingName(entry.encoding)},
-                          {"bytes", entry.bytes}};
-    if (codec::IsSparse(entry.encoding)) {
-      chunk["model"] = entry.model;
-      chunk["classes"] = part.models()[entry.model].classes.size();
-    }
-    chunks.push_back(std::move(chunk));
-  }
-  return chunks;
-}
-
-json::object PatchJson(const codec::Part& part) {
-  json::array files;
-  for (const codec::FileEntry& entry : part.files()) {
-    files.push_back({{"path", entry.path}, {"kind", KindName(entry.kind)}, {"bytes", entry.bytes}});
-  }
-  json::object object = {{"kind", "patch"},
-                         {"tensors", TensorsJson(part)},
-                         {"chunks", ChunksJson(part)},
-                         {"models", part.models().size()},
-                         {"files", files}};
-  if (part.versions()) {
-    object["base"] = FormatSha256(part.versions()->base);
-    object["target"] = FormatSha256(part.versions()->target);
-  }
-  return object;
 }
 
 // Chunks, payload bytes and models by encoding; in all, the bits that a change takes.
@@ -108,10 +49,9 @@ void PrintChunks(const codec::Part& part) {
              FormatCount(changed), 8 * static_cast<double>(bytes) / static_cast<double>(changed));
 }
 
-void InspectPatch(const fs::path& path, Context& context) {
+void InspectPatch(const fs::path& path) {
   const MappedFile map(path, Access::kRead);
   const codec::Part part = codec::Part::Open(map.bytes());
-  if (context.json) return PrintJson(PatchJson(part));
   fmt::print("patch, {}\n", FormatBytes(map.bytes().size()));
   if (part.versions()) {
     fmt::print("base    {}\ntarget  {}\n", FormatSha256(part.versions()->base),
@@ -125,7 +65,8 @@ void InspectPatch(const fs::path& path, Context& context) {
   }
   table.Print();
   for (const codec::FileEntry& entry : part.files()) {
-    fmt::print("file {}: {}, {} bytes\n", entry.path, KindName(entry.kind), entry.bytes);
+    fmt::print("file {}: {}, {} bytes\n", entry.path, replica::FileKindName(entry.kind),
+               entry.bytes);
   }
 }
 
@@ -133,55 +74,29 @@ void InspectCheckpoint(const fs::path& path, Context& context) {
   const auto checkpoint = tensor::Checkpoint::Open(path);
   const Sha256Digest digest =
       tensor::DigestCheckpoint(checkpoint, context.pool(), *context.progress).Digest();
-  if (context.json) {
-    json::array tensors;
-    for (const auto& [info, shard] : checkpoint.tensors()) {
-      tensors.push_back({{"name", info.name},
-                         {"dtype", tensor::DtypeName(info.dtype)},
-                         {"shape", ShapeJson(info.shape)},
-                         {"bytes", info.bytes()},
-                         {"shard", checkpoint.shards()[shard].file}});
-    }
-    return PrintJson({{"kind", "checkpoint"},
-                      {"digest", FormatSha256(digest)},
-                      {"bytes", checkpoint.total_bytes()},
-                      {"tensors", tensors}});
-  }
   fmt::print("checkpoint, {}, {} tensors in {} shards\ndigest  {}\n",
              FormatBytes(checkpoint.total_bytes()), checkpoint.tensors().size(),
              checkpoint.shards().size(), FormatSha256(digest));
   Table table({"tensor", "dtype", "shape", "bytes", "shard"});
-  for (const auto& [info, shard] : checkpoint.tensors()) {
-    table.Add({info.name, std::string(tensor::DtypeName(info.dtype)), ShapeText(info.shape),
-               FormatCount(info.bytes()), checkpoint.shards()[shard].file});
+  for (const auto& tensor : checkpoint.tensors()) {
+    table.Add({tensor.info.name, std::string(tensor::DtypeName(tensor.info.dtype)),
+               ShapeText(tensor.info.shape), FormatCount(tensor.info.bytes()),
+               checkpoint.shards()[tensor.shard].file});
   }
   table.Print();
 }
 
-void InspectReplica(const fs::path& path, Context& context) {
+void InspectReplica(const fs::path& path) {
   const replica::ControlPaths paths(path);
   const bool changing = Exists(paths.journal()) || Exists(paths.swap());
   const auto state = changing ? std::nullopt : replica::ReadState(paths);
-  if (context.json) {
-    json::object object = {{"kind", "replica"}, {"version", nullptr}, {"changing", changing}};
-    if (state) {
-      object["board"] = state->board;
-      object["run"] = state->run;
-      object["version"] = state->version;
-      object["digest"] = FormatSha256(state->digest);
-    }
-    return PrintJson(object);
-  }
   if (!state) return fmt::print("replica, at no version{}\n", changing ? " (changing)" : "");
   fmt::print("replica at version {} of run {}\nboard   {}\ndigest  {}\n", state->version,
              state->run, state->board, FormatSha256(state->digest));
 }
 
-void InspectManifest(const std::string& text, Context& context) {
-  const board::Manifest manifest = board::Manifest::Parse(text);
-  if (context.json) {
-    return PrintJson({{"kind", "manifest"}, {"manifest", json::parse(manifest.Serialize())}});
-  }
+void InspectManifest(const fs::path& path) {
+  const board::Manifest manifest = board::Manifest::Parse(ReadFile(path, board::kMaxManifestBytes));
   Facts facts;
   facts.Add("manifest", fmt::format("version {} of run {}", manifest.version, manifest.run));
   if (manifest.fork) {
@@ -202,17 +117,13 @@ void InspectManifest(const std::string& text, Context& context) {
   facts.Print();
 }
 
-void InspectBoard(const std::string& location, const store::StoreOptions& store, Context& context) {
+void InspectBoard(const std::string& location, const store::StoreOptions& store) {
   const board::Board board = board::Board::Open(store::OpenStore(location, store));
-  json::array runs;
+  fmt::print("board {}\n", board.uuid());
   Table table({"run", "versions"});
   for (const std::string& run : board.Runs()) {
-    const board::VersionNumber head = board.Head(run);
-    runs.push_back({{"run", run}, {"head", head}});
-    table.Add({run, fmt::format("{}", head)});
+    table.Add({run, fmt::format("{}", board.Head(run))});
   }
-  if (context.json) return PrintJson({{"kind", "board"}, {"board", board.uuid()}, {"runs", runs}});
-  fmt::print("board {}\n", board.uuid());
   table.Print();
 }
 
@@ -236,32 +147,28 @@ void InspectBuild(Context& context) {
   facts.Print();
 }
 
-void InspectFile(const fs::path& path, Context& context) {
-  const MappedFile map(path, Access::kRead);
-  const std::string_view text = AsText(map.bytes());
-  if (text.starts_with(codec::kPartMagic)) return InspectPatch(path, context);
-  if (text.starts_with('{') && text.size() <= board::kMaxManifestBytes) {
-    return InspectManifest(std::string(text), context);
+void InspectPath(const std::string& path, const store::StoreOptions& store, Context& context) {
+  switch (replica::KindOf(path)) {
+    case replica::PathKind::kPatch:
+      return InspectPatch(path);
+    case replica::PathKind::kManifest:
+      return InspectManifest(path);
+    case replica::PathKind::kBoard:
+      return InspectBoard(path, store);
+    case replica::PathKind::kReplica:
+      return InspectReplica(path);
+    case replica::PathKind::kCheckpoint:
+      return InspectCheckpoint(path, context);
   }
-  Throw(ErrorCode::kInvalid, "neither a patch nor a manifest");
-}
-
-void InspectPath(const fs::path& path, Context& context) {
-  if (!Exists(path)) Throw(ErrorCode::kNotFound, "does not exist");
-  if (!fs::is_directory(path)) return InspectFile(path, context);
-  if (Exists(path / "board.json")) return InspectBoard(path.string(), {}, context);
-  if (Exists(replica::ControlPaths(path).marker())) return InspectReplica(path, context);
-  InspectCheckpoint(path, context);
 }
 
 void RunInspect(const InspectOptions& options, Context& context) {
   if (options.build) return InspectBuild(context);
   if (options.path.empty()) Throw(ErrorCode::kInvalid, "inspect: name PATH or --build");
   try {
-    if (options.path.find("://") != std::string::npos) {
-      return InspectBoard(options.path, options.store.Options(), context);
-    }
-    InspectPath(options.path, context);
+    const store::StoreOptions store = options.store.Options();
+    if (!context.json) return InspectPath(options.path, store, context);
+    PrintJson(replica::Describe(options.path, store, context.pool(), *context.progress));
   } catch (const Error& error) {
     throw error.Annotated("inspect " + options.path);
   }

@@ -8,6 +8,7 @@
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/codec/diff.h"
+#include "isthmus/replica/diff_file.h"
 #include "isthmus/replica/patch_file.h"
 
 namespace isthmus::cli {
@@ -20,22 +21,7 @@ struct DiffOptions {
   EncodingOption encoding;
 };
 
-// A patch file is whole or absent.
-uint64_t WritePart(codec::PartBuilder* part, const codec::VersionPair& versions,
-                   const fs::path& path) {
-  if (Exists(path) && !fs::is_regular_file(path)) {
-    Throw(ErrorCode::kInvalid, "write {}: exists and is not a file", path.string());
-  }
-  AtomicFile file(path);
-  const uint64_t bytes = part->Finish(versions, [&file](ByteSpan piece) { file.Write(piece); });
-  file.Commit();
-  return bytes;
-}
-
-struct DiffReport {
-  codec::DiffResult diff;
-  uint64_t checkpoint_bytes = 0;
-  uint64_t patch_bytes = 0;
+struct DiffReport : replica::DiffFileResult {
   double seconds = 0;
 
   double density() const {
@@ -87,17 +73,10 @@ void PrintDiff(const Context& context, const DiffReport& report) {
 
 void RunDiff(const DiffOptions& options, Context& context) {
   const MonotonicTime start = SystemClock().Monotonic();
-  const auto base = tensor::Checkpoint::Open(options.old_checkpoint);
-  const auto next = tensor::Checkpoint::Open(options.new_checkpoint);
-  codec::PartBuilder part;
   DiffReport report;
-  report.diff = codec::DiffCheckpoints(
-      base, next, options.encoding.policy(), context.pool(), *context.progress,
-      [&part](codec::ChunkDiff change) { codec::AddChunkDiff(std::move(change), &part); });
-  codec::AddFileChanges(next, report.diff.base, report.diff.next, &part);
-  report.checkpoint_bytes = next.total_bytes();
-  report.patch_bytes =
-      WritePart(&part, {report.diff.base.Digest(), report.diff.next.Digest()}, options.output);
+  static_cast<replica::DiffFileResult&>(report) =
+      replica::DiffToFile(options.old_checkpoint, options.new_checkpoint, options.output,
+                          options.encoding.policy(), context.pool(), *context.progress);
   report.seconds = SecondsSince(start);
   PrintDiff(context, report);
 }
@@ -182,7 +161,8 @@ void RunSquash(const SquashOptions& options, Context& context) {
           FormatSha256(report.diff.next.Digest()), FormatSha256(chain.target()));
   }
   report.checkpoint_bytes = base.total_bytes();
-  report.patch_bytes = WritePart(&part, {chain.base(), chain.target()}, options.output);
+  report.patch_bytes =
+      replica::WritePatchFile(&part, {chain.base(), chain.target()}, options.output);
   report.seconds = SecondsSince(start);
   PrintDiff(context, report);
 }

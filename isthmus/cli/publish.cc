@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "isthmus/cli/command.h"
 #include "isthmus/cli/encoding_option.h"
 #include "isthmus/cli/manifest_facts.h"
+#include "isthmus/publish/baseline_place.h"
 #include "isthmus/ranks/rank_publisher.h"
 
 namespace isthmus::cli {
@@ -39,29 +38,9 @@ std::map<std::string, std::string> ParseMeta(const std::vector<std::string>& ite
   return meta;
 }
 
-// Where a publisher keeps its baseline if nobody says: a cache, for the board can rebuild it.
-fs::path CacheRoot() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
-  const char* home = std::getenv("HOME");             // NOLINT(concurrency-mt-unsafe)
-  fs::path root;
-  if (cache != nullptr && *cache != '\0') {
-    root = cache;
-  } else if (home != nullptr && *home != '\0') {
-    root = fs::path(home) / ".cache";
-  } else {
-    Throw(ErrorCode::kInvalid,
-          "choose a baseline directory: neither --baseline, XDG_CACHE_HOME "
-          "nor HOME is set");
-  }
-  return root / "isthmus";
-}
-
 fs::path BaselineOf(const PublishArguments& arguments, const board::Board& board) {
   if (!arguments.baseline.empty()) return arguments.baseline;
-  const std::string& run = arguments.board.run;
-  if (!arguments.ranks) return CacheRoot() / board.uuid() / run;
-  // A machine may run several ranks.
-  return CacheRoot() / (board.uuid() + "-ranks") / run / fmt::format("{}", *arguments.rank);
+  return publish::DefaultBaseline(board, arguments.board.run, arguments.rank);
 }
 
 json::object PublishedObject(const Manifest& manifest, const fs::path& baseline, double seconds) {

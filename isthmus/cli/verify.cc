@@ -1,20 +1,14 @@
 // verify: whether bytes are what they claim to be.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "isthmus/cli/command.h"
-#include "isthmus/codec/diff.h"
-#include "isthmus/replica/chain_apply.h"
-#include "isthmus/replica/state.h"
+#include "isthmus/replica/verify.h"
 #include "isthmus/upkeep/board_check.h"
 
 namespace isthmus::cli {
 namespace {
 
 using Problems = std::vector<std::string>;
-
-using tensor::VersionTable;
 
 struct VerifyOptions {
   std::string checkpoint;
@@ -24,80 +18,6 @@ struct VerifyOptions {
   bool deep = false;
   std::vector<board::VersionNumber> rebuild;
 };
-
-void CompareFiles(const VersionTable& found, const VersionTable& expected, Problems* problems) {
-  for (const auto& file : expected.files) {
-    const auto at = std::ranges::find(found.files, file.path, &VersionTable::File::path);
-    if (at == found.files.end()) {
-      problems->push_back(fmt::format("file {} is missing", file.path));
-    } else if (*at != file) {
-      problems->push_back(fmt::format("file {} differs", file.path));
-    }
-  }
-  for (const auto& file : found.files) {
-    if (std::ranges::find(expected.files, file.path, &VersionTable::File::path) ==
-        expected.files.end()) {
-      problems->push_back(fmt::format("file {} is not in the other checkpoint", file.path));
-    }
-  }
-}
-
-// Tables of checkpoints between which a patch could lead: the same tensors and shards.
-void CompareTables(const VersionTable& found, const VersionTable& expected, Problems* problems) {
-  for (size_t i = 0; i < expected.tensors.size(); ++i) {
-    if (found.tensors[i].digest == expected.tensors[i].digest) continue;
-    problems->push_back(fmt::format("tensor {} differs: {}, expected {}", expected.tensors[i].name,
-                                    found.tensors[i].digest.Hex(),
-                                    expected.tensors[i].digest.Hex()));
-  }
-  for (size_t i = 0; i < expected.shards.size(); ++i) {
-    if (found.shards[i] == expected.shards[i]) continue;
-    problems->push_back(fmt::format("the header of shard {} differs", expected.shards[i].file));
-  }
-  CompareFiles(found, expected, problems);
-}
-
-Problems VerifyAgainst(const VerifyOptions& options, Context& context) {
-  const auto found = tensor::Checkpoint::Open(options.checkpoint);
-  const auto expected = tensor::Checkpoint::Open(options.against);
-  if (const auto why = codec::WhyNoPatch(expected, found)) return {*why};
-  Problems problems;
-  CompareTables(tensor::DigestCheckpoint(found, context.pool(), *context.progress),
-                tensor::DigestCheckpoint(expected, context.pool(), *context.progress), &problems);
-  return problems;
-}
-
-// Takes no lock and changes nothing: safe beside whatever keeps the replica.
-Problems VerifyReplica(const VerifyOptions& options, Context& context) {
-  const replica::ControlPaths paths(options.replica);
-  if (!Exists(paths.marker())) {
-    Throw(ErrorCode::kNotFound, "verify replica {}: no replica there", options.replica);
-  }
-  if (Exists(paths.journal()) || Exists(paths.swap())) {
-    return {"a change is going on, or was interrupted: the next pull completes or takes it back"};
-  }
-  const auto state = replica::ReadState(paths);
-  if (!state) return {"at no version"};
-  Problems problems;
-  try {
-    const VersionTable table = replica::ReadTable(paths, state->digest);
-    const auto checkpoint = tensor::Checkpoint::Open(options.replica);
-    problems = replica::FindDamage(checkpoint, table, context.pool(), *context.progress);
-    for (const auto& file : checkpoint.other_files()) {
-      if (!std::ranges::binary_search(table.files, file.path, {}, &VersionTable::File::path)) {
-        problems.push_back(fmt::format("file {} is not of this version", file.path));
-      }
-    }
-  } catch (const Error& error) {
-    if (!MeansDamage(error)) throw;  // no room or permission: no finding
-    problems = {error.what()};
-  }
-  if (Exists(paths.journal()) || Exists(paths.swap()) || replica::ReadState(paths) != state) {
-    Throw(ErrorCode::kNotReady, "verify replica {}: a pull changed it meanwhile, try again",
-          options.replica);
-  }
-  return problems;
-}
 
 Problems VerifyBoard(const VerifyOptions& options, Context& context) {
   const board::Board board = options.board.Open();
@@ -118,8 +38,13 @@ Problems Verify(const VerifyOptions& options, Context& context) {
   if (of_board && (!options.checkpoint.empty() || !options.replica.empty())) {
     Throw(ErrorCode::kInvalid, "verify: a board and something else, one at a time allowed");
   }
-  if (!options.checkpoint.empty()) return VerifyAgainst(options, context);
-  if (!options.replica.empty()) return VerifyReplica(options, context);
+  if (!options.checkpoint.empty()) {
+    return replica::FindDifferences(options.checkpoint, options.against, context.pool(),
+                                    *context.progress);
+  }
+  if (!options.replica.empty()) {
+    return replica::FindReplicaDamage(options.replica, context.pool(), *context.progress);
+  }
   if (!options.board.board.empty() && !options.board.run.empty()) {
     return VerifyBoard(options, context);
   }

@@ -17,6 +17,7 @@
 #include "isthmus/base/error.h"
 #include "isthmus/publish/kept_writer.h"
 #include "isthmus/publish/upload.h"
+#include "isthmus/tensor/checkpoint_write.h"
 
 namespace isthmus::publish {
 namespace {
@@ -56,6 +57,36 @@ bool LiesIn(const fs::path& path, const fs::path& directory) {
   const auto [end, unused] =
       std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
   return end == directory.end();
+}
+
+// A directory that is gone when this is.
+class ScratchTree {
+ public:
+  explicit ScratchTree(fs::path path) : path_(std::move(path)) { RemoveTree(path_); }
+  ~ScratchTree() {
+    try {
+      RemoveTree(path_);
+    } catch (const std::exception&) {  // the next one removes it
+    }
+  }
+  ScratchTree(const ScratchTree&) = delete;
+  ScratchTree& operator=(const ScratchTree&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Throws unless the tensors are still what the table says.
+void CheckStill(const Checkpoint& checkpoint, const tensor::VersionTable& table, ThreadPool& pool,
+                Progress& progress) {
+  const tensor::VersionTable now = tensor::DigestCheckpoint(checkpoint, pool, progress);
+  for (size_t i = 0; i < now.tensors.size(); ++i) {
+    if (now.tensors[i] == table.tensors[i]) continue;
+    Throw(ErrorCode::kConflict, "publish tensor {}: it changed while it was read",
+          now.tensors[i].name);
+  }
 }
 
 void AddFiles(const tensor::VersionTable& table, board::Manifest* manifest) {
@@ -114,7 +145,11 @@ Checkpoint Publisher::OpenBaseline(std::vector<std::string>* notes) {
 
 PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions& options) {
   RefuseOverlap(directory, baseline_.directory());
-  const Checkpoint checkpoint = Checkpoint::Open(directory);
+  return Publish(Checkpoint::Open(directory), options);
+}
+
+PublishResult Publisher::Publish(const Checkpoint& checkpoint, const PublishOptions& options) {
+  RefuseOverlap(checkpoint.directory(), baseline_.directory());
   const fs::path id_path = replica::ControlPaths(baseline_.directory()).root / "writer";
   writer_ = OpenKeptWriter(board_, run_, ViewOf(checkpoint), id_path);
 
@@ -129,6 +164,8 @@ PublishResult Publisher::Publish(const fs::path& directory, const PublishOptions
   }
   if (result.anchor_reason.empty()) {
     PublishPatch(checkpoint, options, &result);
+  } else if (checkpoint.in_memory()) {
+    PublishAnchorFromMemory(checkpoint, &result);
   } else {
     PublishAnchor(checkpoint, &result);
   }
@@ -163,6 +200,13 @@ board::Manifest Publisher::Draft(const Checkpoint& checkpoint,
   manifest.created_at = SystemClock().Now();
   manifest.producer = "isthmus " ISTHMUS_VERSION;
   return manifest;
+}
+
+// What is stored and what is digested must be the same bytes, and nobody else writes these files.
+void Publisher::PublishAnchorFromMemory(const Checkpoint& checkpoint, PublishResult* result) {
+  const ScratchTree files(replica::ControlPaths(baseline_.directory()).root / "anchor");
+  tensor::WriteCheckpoint(checkpoint, files.path(), progress_);
+  PublishAnchor(Checkpoint::Open(files.path()), result);
 }
 
 void Publisher::PublishAnchor(const Checkpoint& checkpoint, PublishResult* result) {
@@ -233,6 +277,9 @@ bool Publisher::DiffAgainstBaseline(const Checkpoint& checkpoint, const PublishO
                                                       upload->AddPart(&part);
                                                   });
   if (diff.base.Digest() != baseline_.state()->digest) return false;
+  if (options.check_memory && checkpoint.in_memory()) {
+    CheckStill(checkpoint, diff.next, pool_, progress_);
+  }
   codec::AddFileChanges(checkpoint, diff.base, diff.next, &part);
   upload->AddPart(&part);
   result->manifest.digest = diff.next.Digest();

@@ -19,6 +19,10 @@ struct PublishOptions {
   std::map<std::string, std::string> meta;
   // A patch is uploaded in parts of about this many payload bytes.
   uint64_t part_bytes = uint64_t{64} << 20;
+  // Of tensors in memory: reads them once more before the version is committed, and throws
+  // kConflict if they are not what was compared. (Files tell by their times that somebody writes
+  // them.)
+  bool check_memory = false;
 };
 
 struct PublishResult {
@@ -50,9 +54,14 @@ class Publisher {
   // later). On error no version was made and the baseline is still the head; kConflict: another
   // writer took the run or this number, or the checkpoint changed while it was read.
   PublishResult Publish(const fs::path& directory, const PublishOptions& options);
+  // The same for a checkpoint that is open, and so for one whose tensors lie in memory
+  // (Checkpoint::OpenWithData). They must not change meanwhile. A patch is made of them where they
+  // are; for an anchor they are written to files in the baseline's control directory first.
+  PublishResult Publish(const tensor::Checkpoint& checkpoint, const PublishOptions& options);
 
  private:
   board::Manifest Draft(const tensor::Checkpoint& checkpoint, const PublishOptions& options) const;
+  void PublishAnchorFromMemory(const tensor::Checkpoint& checkpoint, PublishResult* result);
   void PublishAnchor(const tensor::Checkpoint& checkpoint, PublishResult* result);
   tensor::VersionTable StoreAndDigest(const tensor::Checkpoint& checkpoint, class Upload* upload);
   void PublishPatch(const tensor::Checkpoint& checkpoint, const PublishOptions& options,

@@ -153,7 +153,8 @@ std::vector<Checkpoint::Tensor> CollectTensors(const fs::path& directory,
                                                const std::vector<Checkpoint::Shard>& shards) {
   std::vector<Checkpoint::Tensor> tensors;
   for (size_t shard = 0; shard < shards.size(); ++shard) {
-    for (const TensorInfo& info : shards[shard].header.tensors) tensors.push_back({info, shard});
+    for (const TensorInfo& info : shards[shard].header.tensors)
+      tensors.push_back({info, shard, nullptr});
   }
   const auto name = [](const Checkpoint::Tensor& tensor) -> const std::string& {
     return tensor.info.name;
@@ -240,7 +241,30 @@ const Checkpoint::Tensor* Checkpoint::Find(std::string_view name) const {
   return at != tensors_.end() && at->info.name == name ? &*at : nullptr;
 }
 
+Checkpoint Checkpoint::OpenWithData(const fs::path& directory, const MemoryTensors& tensors) {
+  Checkpoint checkpoint = Open(directory);
+  checkpoint.in_memory_ = true;
+  for (Tensor& tensor : checkpoint.tensors_) {
+    const auto at = tensors.find(tensor.info.name);
+    if (at == tensors.end()) {
+      Throw(ErrorCode::kInvalid, "take tensors as {}: tensor {} is missing", directory.string(),
+            tensor.info.name);
+    }
+    if (at->second.size() != tensor.info.bytes()) {
+      Throw(ErrorCode::kInvalid, "take tensors as {}: tensor {} has {} bytes, expected {}",
+            directory.string(), at->first, at->second.size(), tensor.info.bytes());
+    }
+    tensor.memory = at->second.data();
+  }
+  for (const auto& [name, bytes] : tensors) {
+    if (checkpoint.Find(name) != nullptr) continue;
+    Throw(ErrorCode::kInvalid, "take tensors as {}: it has no tensor {}", directory.string(), name);
+  }
+  return checkpoint;
+}
+
 ByteSpan Checkpoint::Data(const Tensor& tensor) const {
+  if (in_memory_) return {tensor.memory, tensor.info.bytes()};
   return shards_[tensor.shard].map.bytes().subspan(tensor.info.begin, tensor.info.bytes());
 }
 

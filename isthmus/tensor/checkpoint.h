@@ -3,6 +3,8 @@
 #define ISTHMUS_TENSOR_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +31,8 @@ class Checkpoint {
  public:
   struct Tensor {
     TensorInfo info;
-    size_t shard = 0;  // index into shards()
+    size_t shard = 0;                   // index into shards()
+    const std::byte* memory = nullptr;  // where its data lies, if not in its shard
   };
   struct Shard {
     std::string file;  // relative to the directory
@@ -47,6 +50,15 @@ class Checkpoint {
   // kInvalid if it is not a directory. Messages name the file.
   static Checkpoint Open(const fs::path& directory, Access access = Access::kRead);
 
+  // Tensors' data by name. Whoever made it keeps the bytes alive and unchanged.
+  using MemoryTensors = std::map<std::string, ByteSpan, std::less<>>;
+  // A checkpoint whose tensors lie in memory: headers, layout and other files are those of
+  // `directory`, and the tensors' data in its shards is never read. Throws also kInvalid, naming
+  // the tensor, unless `tensors` has each tensor in its size, and no other.
+  static Checkpoint OpenWithData(const fs::path& directory, const MemoryTensors& tensors);
+  // Whether it was made by OpenWithData.
+  bool in_memory() const { return in_memory_; }
+
   const fs::path& directory() const { return directory_; }
   const std::vector<Shard>& shards() const { return shards_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }       // by name, byte order
@@ -57,6 +69,7 @@ class Checkpoint {
   const Tensor* Find(std::string_view name) const;
 
   ByteSpan Data(const Tensor& tensor) const;
+  // Only if it was opened for Access::kReadWrite.
   MutableByteSpan WritableData(const Tensor& tensor) const;
 
   // Sizes: of the tensors' data, and of all files.
@@ -83,6 +96,7 @@ class Checkpoint {
   std::vector<Stamp> stamps_;
   uint64_t tensor_bytes_ = 0;
   uint64_t total_bytes_ = 0;
+  bool in_memory_ = false;
 };
 
 // The table without tensor digests (they are zero): names, shapes, shard headers, other files with
