@@ -40,9 +40,13 @@ class OptimizerHook:
 
     def close(self) -> None:
         """Publishes the last step unless it was, waits for what is under way, takes the hook away."""
-        self._handle.remove()
+        self.remove()
         step = self._next - 1
         self._steps.at_end(step, lambda: self._tensors, _is_lead(), self._of(step))
+
+    def remove(self) -> None:
+        """Later steps are not published."""
+        self._handle.remove()
 
     def _after_step(self):
         step, self._next = self._next, self._next + 1

@@ -90,6 +90,24 @@ class PublishTest(unittest.TestCase):
             master = dict(model.named_parameters())[name].detach()
             self.assertTrue(torch.equal(value, master.to(torch.bfloat16)), name)
 
+    def test_a_publisher_from_an_optimizer(self):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(16, 16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        options = {"baseline": self.dir / "baseline", "every": 2}
+        with self.assertRaisesRegex(isthmus.InvalidError, "no names"):
+            isthmus.Publisher.from_optimizer_hook(optimizer, self.board, "run", **options)
+        publisher = isthmus.Publisher.from_optimizer_hook(
+            optimizer, self.board, "run", named_parameters=model.named_parameters(), **options)
+        for step in range(6):
+            if step == 4:
+                self.assert_is(self.pulled(), model)
+                publisher.close()
+            optimizer.zero_grad()
+            model(torch.ones(2, 16)).square().sum().backward()
+            optimizer.step()
+        self.assertEqual([version.step for version in self.board.log("run")], [2, 4])
+
     def test_the_loops_of_the_examples(self):
         for name in EXAMPLES:
             with self.subTest(name):
