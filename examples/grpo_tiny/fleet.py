@@ -1,4 +1,4 @@
-"""A board, islands of real engines that follow it, and a gateway, on the loopback of this machine."""
+"""A board, islands of real engines that follow it, and a gateway, all on the loopback."""
 
 import contextlib
 import pathlib

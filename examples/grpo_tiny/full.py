@@ -1,4 +1,4 @@
-"""What there is without Isthmus, to compare with: each step's whole checkpoint is loaded by each engine.
+"""What there is without Isthmus, to compare with: each engine loads each step's whole checkpoint.
 
 The routes are those of vLLM in its development mode, which the reference engine has too.
 """
@@ -14,7 +14,7 @@ LIMIT_S = 600
 
 
 class FullCheckpoints:
-    """The trainer writes a checkpoint, then pauses, reloads and resumes one engine after the other."""
+    """The trainer writes a checkpoint; then it pauses, reloads and resumes engine after engine."""
 
     run = None
 

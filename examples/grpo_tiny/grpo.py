@@ -1,7 +1,7 @@
 """Group relative policy optimization on plain torch.
 
-Advantages: DeepSeekMath, https://arxiv.org/abs/2402.03300; clipping with a higher upper bound: DAPO,
-https://arxiv.org/abs/2503.14476. The ratio is that of the masters to whatever made the token, an
+Advantages: DeepSeekMath, https://arxiv.org/abs/2402.03300; clipping with a higher upper bound:
+DAPO, https://arxiv.org/abs/2503.14476. The ratio is that of the masters to whatever made the token, an
 engine in BF16 or an older version: its log-probability came with the answer.
 """
 
@@ -31,7 +31,7 @@ class Sample:
 
 
 def advantages(groups):
-    """Of each sample, in order: its reward less its group's mean, in units of the group's spread."""
+    """Of each sample, in order: its reward less its group's mean, over the group's spread."""
     values = []
     for group in groups:
         rewards = [sample.reward for sample in group]

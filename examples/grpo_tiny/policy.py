@@ -56,7 +56,8 @@ def digest(model):
     """SHA-256 of the masters' bits, in the order of their names."""
     hashed = hashlib.sha256()
     for name, master in sorted(model.named_parameters()):
-        hashed.update(name.encode() + master.detach().contiguous().view(torch.uint8).numpy().tobytes())
+        hashed.update(name.encode())
+        hashed.update(master.detach().contiguous().view(torch.uint8).numpy().tobytes())
     return hashed.hexdigest()
 
 

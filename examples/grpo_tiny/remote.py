@@ -1,4 +1,4 @@
-"""Sampling from a fleet: one request for each sample, through isthmus.RolloutClient, by a thread of its own."""
+"""Sampling from a fleet: a request for each sample, with isthmus.RolloutClient in a thread."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import isthmus
 
 
 class Sampler:
-    """Asks the addresses of a fleet in turn. Thread-safe; batches that were begun go on at the same time.
+    """Asks the addresses of a fleet in turn. Thread-safe; batches that were begun go on together.
 
     urls: of a gateway, or of engines themselves (run: None), which say no version.
     """

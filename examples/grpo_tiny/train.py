@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Teaches a small Qwen3, from random weights, to answer with GRPO.
 
-train.py [--mode local|patches|full] [--engine refengine|vllm] [--staleness N] [--task copy|reverse|sort] …
+train.py [--mode local|patches|full] [--engine refengine|vllm] [--staleness N] [--task NAME] …
 
 --mode local samples in this process; patches from islands on this machine, to which each step's
 weights go as a version, through a gateway; full from their engines, each of which loads each step's
-whole checkpoint. Prints a line a step, writes it to a CSV file, draws the rewards as an SVG, and says
-the digest of the weights at the end.
+whole checkpoint. Prints a line a step, writes it to a CSV file, draws the rewards as an SVG, and
+says the digest of the weights at the end.
 """
 
 import argparse
@@ -109,9 +109,10 @@ def _follow(learner, options, way, sampler):
     version, batches = 1, collections.deque()
     for number in range(1, options.steps + 1):
         while len(batches) <= options.staleness:
+            seed = options.seed * 1_000_003 + number + len(batches)
             batches.append(sampler.begin(
-                learner.questions(), options.group, options.seed * 1_000_003 + number + len(batches),
-                version, **way.constraints(version, options.staleness)))
+                learner.questions(), options.group, seed, version,
+                **way.constraints(version, options.staleness)))
         groups = batches.popleft().result()
         lags = [version - made for group in groups for one in group for made in one.versions]
         facts = {**learner.learn(groups), "lag": sum(lags) / len(lags), "lag_max": max(lags),

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Where the three lines go in a loop like prime-rl's, https://github.com/PrimeIntellect-ai/prime-rl.
+"""Where the three lines go in a loop like that of prime-rl,
+https://github.com/PrimeIntellect-ai/prime-rl.
 
-There trainer and orchestrator are processes of their own. At the beginning of each step but the first
-the trainer calls `weight_broadcast.broadcast_weights(model, step)`; the orchestrator asks for
-rollouts of at most `max_async_level` steps behind. Isthmus is one more WeightBroadcast. The model is
-in FSDP2's shards: each rank publishes what it holds, and nothing is gathered. The orchestrator's side
-is a line too: `min_version` of isthmus.RolloutClient (first_version: what the board had before).
+There trainer and orchestrator are processes of their own. At the beginning of each step but the
+first the trainer calls `weight_broadcast.broadcast_weights(model, step)`; the orchestrator asks for
+rollouts of at most `max_async_level` steps behind. Isthmus is one more WeightBroadcast. The model
+is in FSDP2's shards: each rank publishes what it holds, and nothing is gathered. The orchestrator's
+side is a line too: `min_version` of isthmus.RolloutClient (first_version: what the board had before).
 
     prime_rl_style.py BOARD RUN
 """

@@ -4,7 +4,7 @@
 There the trainer is asynchronous: generation workers fill a buffer within a bound of staleness, and
 after each step the policy's workers run `broadcast_to_inference_engines(client)` while generation
 is paused. With Isthmus that method publishes and returns when the weights were copied; nothing is
-paused by the trainer, since islands switch by themselves. What bounds the staleness is that the loop
+paused by the trainer, since islands switch by themselves. What bounds staleness is that the loop
 waits for the fleet: `await client.ready(version - MAX_STALENESS_STEPS)` of isthmus.RolloutClient.
 
     skyrl_style.py BOARD RUN
@@ -25,7 +25,8 @@ class PolicyWorker(toy.Trainer):
 
     async def broadcast_to_inference_engines(self):
         tensors = self.model.named_parameters()
-        await asyncio.to_thread(self.publisher.publish, tensors, step=self.global_step)  # line 2 of 3
+        step, publish = self.global_step, self.publisher.publish
+        await asyncio.to_thread(publish, tensors, step=step)  # line 2 of 3
 
 
 async def generate(buffer):

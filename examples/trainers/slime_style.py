@@ -4,8 +4,8 @@ https://github.com/radixark/miles, which began as a fork of it.
 
 There the loop is a short script (slime's train_async.py): generate the next batch early, train on
 the last one, and every few rollouts `actor_model.update_weights()`. The actor is Megatron's; its
-weights are converted to Hugging Face's names in chunks of several tensors. Isthmus takes the place of
-what sends the chunks to the engines. The loop no longer has to wait for the batch under way before
+weights are converted to Hugging Face's names in chunks of several tensors. Isthmus takes the place
+of what sends the chunks to the engines. The loop no longer has to wait for the batch under way before
 the weights are updated: islands switch in the middle of answers, and these say so.
 
     slime_style.py BOARD RUN

@@ -1,4 +1,4 @@
-"""What the examples share in place of a language model: a small torch module, and a step of training."""
+"""What the examples share in place of a language model: a small torch module, and its steps."""
 
 import argparse
 

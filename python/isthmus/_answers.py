@@ -1,7 +1,7 @@
 """What engines answer, behind a sidecar, in one form. Pure.
 
-Read are the shapes of OpenAI's and vLLM's routes and of SGLang's /generate, in one piece, in events,
-and as gateways record them (docs/rollouts.md).
+Read are the shapes of OpenAI's and vLLM's routes and of SGLang's /generate, in one piece, in
+events, and as gateways record them (docs/rollouts.md).
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class Assembly:
 
     def _grow(self, index, piece):
         self._choices.setdefault(index, _Growing()).add(piece)
-        return Piece(index, piece.text, piece.tokens, piece.logprobs, piece.finish_reason, self._end)
+        return Piece(index, piece.text, piece.tokens, piece.logprobs, piece.finish_reason,
+                     self._end)
 
     def _stamp(self, holder):
         if (start := holder.get("weight_version_start")) is not None:
@@ -188,8 +189,10 @@ class Assembly:
         """Of what was added. headers: of the answer; names in any case."""
         if not self._choices:
             raise errors.CorruptError(f"an answer without a choice: {raw!r:.200}")
-        start = self._start if self._start is not None else _integer(headers, "isthmus-version-start")
-        end = self._end if self._end is not None else _integer(headers, "isthmus-version-end")
+        start, end = self._start, self._end
+        if start is None:
+            start = _integer(headers, "isthmus-version-start")
+            end = _integer(headers, "isthmus-version-end")
         choices = [self._choice(index, self._choices[index], start, end)
                    for index in sorted(self._choices)]
         return Rollout(choices, start, start if end is None else end, headers.get("isthmus-run"),

@@ -38,7 +38,8 @@ class Request:
         if not wanted > 0:
             raise errors.InvalidError(f"deadline_s is {wanted!r}, not a time in seconds")
         if (left := wanted - patience.elapsed()) <= 0:
-            raise errors.NotReadyError(f"{self.path}: no answer within the deadline of {wanted:g} s")
+            raise errors.NotReadyError(
+                f"{self.path}: no answer within the deadline of {wanted:g} s")
         return left
 
     def check(self, start: int | None, run: str | None) -> None:
@@ -98,8 +99,9 @@ class Caller:
                 read_timeout_s = deadline_left_s + GRACE_S
         timeout = httpx.Timeout(None, connect=self._connect_timeout_s, read=read_timeout_s)
         try:
-            stream = self._http.stream(method, path, params=params, headers=headers, timeout=timeout,
-                                       json=request.body if request else None)
+            stream = self._http.stream(
+                method, path, params=params, headers=headers, timeout=timeout,
+                json=request.body if request else None)
             async with stream as response:
                 if not response.is_success:
                     await response.aread()

@@ -67,7 +67,7 @@ class Patience:
         return True
 
     def _asked(self, retry_after):
-        """Seconds; None if the header is not there, means nothing, or is 0 (no pause is no answer)."""
+        """Seconds; None if the header is not there, means nothing, or is 0: that is no pause."""
         if retry_after is None:
             return None
         if retry_after.isascii() and retry_after.isdigit():

@@ -1,7 +1,7 @@
 """Rollouts from a fleet: a client for the gateway, or for one island's sidecar.
 
-What can be asked of versions, and what an answer says of them: docs/request-lane.md; the gateway's own
-routes: docs/gateway.md. Needs httpx (`pip install isthmus[rollouts]`).
+What can be asked of versions, and what an answer says of them: docs/request-lane.md; the gateway's
+own routes: docs/gateway.md. Needs httpx (`pip install isthmus[rollouts]`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class RolloutClient:
 
         options: min_version, exact_version (a number or a Version), max_lag (in versions; or a
         timedelta; or as the header has it), session, pin, priority ("training", "evaluation"),
-        request_id, run, wait_s, deadline_s, patience_s; extra_body, a mapping; all others are fields
-        of the body, for example max_tokens. Token ids and log-probabilities are asked for.
+        request_id, run, wait_s, deadline_s, patience_s; extra_body, a mapping; all others are
+        fields of the body, for example max_tokens. Token ids and log-probabilities are asked for.
 
         Raises, when patience is over, NotReadyError (409) or UnavailableError (429, 503, no
         connection); at once InvalidError (400 and the like), NotFoundError (404, 410: the version

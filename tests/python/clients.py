@@ -1,4 +1,4 @@
-"""What tests of RolloutClient share: a real gateway, sidecars, and strict doubles of vLLM and SGLang.
+"""What tests of RolloutClient share: a real gateway, sidecars, strict doubles of engines.
 
 What a double's tokens say of themselves (tests/engines/generation.py) is compared with what the
 client makes of the answer: ids, log-probabilities, versions.

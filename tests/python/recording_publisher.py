@@ -1,4 +1,4 @@
-"""A strict stand-in for isthmus.Publisher: copies what it is given, and refuses what that refuses."""
+"""A strict stand-in for isthmus.Publisher: copies what it is given, refuses what that refuses."""
 
 import contextlib
 

@@ -21,6 +21,7 @@ OK = answer(200, GOOD, **GOOD_HEADERS)
 NOT_READY = {"type": "WeightVersionNotReady", "target_version": 9, "applied": 3,
              "message": "the island serves 3"}
 BUSY = {"error": {"type": "EngineUnavailable", "retryable": True, "message": "engines are away"}}
+WAIT = {"run": "r", "version": 5, "islands": 4, "serving": 1, "fraction": 0.25, "ready": False}
 EVENTS = [{"choices": [{"index": 0, "text": text, "token_ids": [token], "finish_reason": finish}],
            "weight_version_start": 3, "weight_version_end": 3}
           for text, token, finish in (("a ", 7, None), ("b", 8, "stop"))]
@@ -98,7 +99,8 @@ class RetryTest(unittest.IsolatedAsyncioTestCase):
                              (410, errors.NotFoundError), (413, errors.InvalidError),
                              (500, errors.UnavailableError), (502, errors.UnavailableError),
                              (504, errors.NotReadyError)):
-            error, server = await self.run_script([answer(status, {"error": {"message": "so it is"}})])
+            error, server = await self.run_script(
+                [answer(status, {"error": {"message": "so it is"}})])
             self.assertIs(type(error), kind, status)
             self.assertIn("so it is", str(error))
             self.assertIn(server.url, str(error))
@@ -127,8 +129,8 @@ class RetryTest(unittest.IsolatedAsyncioTestCase):
             lambda client: client.complete("x", deadline_s=30, min_version=2), patience_s=20)
         spent = [0, self.clock.pauses[0], sum(self.clock.pauses)]
         for request, seconds in zip(server.requests, spent):
-            self.assertEqual(request.headers["isthmus-wait-ms"], str(round((20 - seconds) * 1000)))
-            self.assertEqual(request.headers["isthmus-deadline-ms"], str(round((30 - seconds) * 1000)))
+            for name, whole in (("isthmus-wait-ms", 20), ("isthmus-deadline-ms", 30)):
+                self.assertEqual(request.headers[name], str(round((whole - seconds) * 1000)))
 
     async def test_a_deadline_is_of_all_attempts_together(self):
         error, _ = await self.run_script(
@@ -204,29 +206,26 @@ class RetryTest(unittest.IsolatedAsyncioTestCase):
     # Waiting for a version
 
     async def test_ready_asks_until_it_is_so(self):
-        wait = {"run": "r", "version": 5, "islands": 4, "serving": 1, "fraction": 0.25, "ready": False}
-        done = {**wait, "serving": 4, "fraction": 1.0, "ready": True}
+        done = {**WAIT, "serving": 4, "fraction": 1.0, "ready": True}
         ready, server = await self.run_script(
-            [passing(self.clock, 60, answer(202, wait)), answer(503, BUSY, Retry_After="1"), cut(),
-             passing(self.clock, 60, answer(202, wait)), answer(200, done)],
+            [passing(self.clock, 60, answer(202, WAIT)), answer(503, BUSY, Retry_After="1"), cut(),
+             passing(self.clock, 60, answer(202, WAIT)), answer(200, done)],
             lambda client: client.ready(5, fraction=0.5), run="r")
         self.assertEqual((ready.serving, ready.islands, ready.fraction), (4, 4, 1.0))
         self.assertEqual(server.requests[0].target,
                          "/v1/runs/r/ready?version=5&fraction=0.5&timeout_ms=60000")
 
     async def test_ready_ends_with_its_time(self):
-        wait = {"run": "r", "version": 5, "islands": 4, "serving": 1, "fraction": 0.25, "ready": False}
         error, server = await self.run_script(
-            [passing(self.clock, 60, answer(202, wait)), passing(self.clock, 30, answer(202, wait))],
+            [passing(self.clock, 60, answer(202, WAIT)), passing(self.clock, 30, answer(202, WAIT))],
             lambda client: client.ready(5, timeout_s=90), run="r")
         self.assertIs(type(error), errors.NotReadyError)
         self.assertIn("1 of 4 islands", str(error))
         self.assertTrue(server.requests[1].target.endswith("timeout_ms=30000"))
 
     async def test_ready_does_not_spin_where_a_proxy_cuts_it_short(self):
-        wait = {"run": "r", "version": 5, "islands": 4, "serving": 1, "fraction": 0.25, "ready": False}
         error, _ = await self.run_script([], lambda client: client.ready(5, timeout_s=20),
-                                         forever=answer(202, wait), run="r")
+                                         forever=answer(202, WAIT), run="r")
         self.assertIs(type(error), errors.NotReadyError)
         self.assertAlmostEqual(sum(self.clock.pauses), 20)
 

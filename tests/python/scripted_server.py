@@ -1,7 +1,7 @@
-"""A strict double of a gateway for the client's rules of trying again: says what it is told to, in order.
+"""A strict double of a gateway, for the client's rules of trying again: it says what it is told to.
 
-It reads whole HTTP/1.1 requests on a real socket and refuses, as the gateway does, what the lane does
-not have. Steps of its script: reply(…), or a function (connection, request) that writes bytes.
+It reads whole HTTP/1.1 requests on a real socket and refuses, as the gateway does, what the lane
+does not have. Steps of its script: reply(…), or a function (connection, request) that writes bytes.
 """
 
 import asyncio

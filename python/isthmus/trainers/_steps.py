@@ -16,7 +16,7 @@ Meta = Callable[..., Mapping[str, Any]]
 
 
 def plain_names(named_tensors: Tensors) -> Tensors:
-    """Without what wrappers put in; a leading `module` only, for a model may have one of its own."""
+    """Without what wrappers put in; `module` only in front, for a model may have one itself."""
     for name, tensor in named_tensors:
         parts = [part for place, part in enumerate(name.split("."))
                  if part not in WRAPPERS or part == "module" and place > 0]

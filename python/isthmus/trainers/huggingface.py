@@ -1,6 +1,6 @@
-"""A callback for Hugging Face's Trainer, and so for TRL's: `Trainer(…, callbacks=[PublishCallback(…)])`.
+"""A callback for Hugging Face's Trainer, and so for TRL's.
 
-Needs transformers.
+`Trainer(…, callbacks=[PublishCallback(…)])`. Needs transformers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class PublishCallback(transformers.TrainerCallback):
 
     publisher: an isthmus.Publisher, or a function without arguments that makes one; not closed.
     at_begin: also before the first step, for a fleet that has no version yet. all_ranks: every
-    process publishes its share (docs/ranks.md); else the world's process zero publishes alone, which
+    process publishes its share (docs/ranks.md); else the world's process zero publishes alone, and
     must then hold the whole model (one process, or DistributedDataParallel). tensors: of the model
     (name, tensor) in its own names; if not given, its parameters. meta: of the TrainerState; values
     become texts.

@@ -24,8 +24,8 @@ else:
 class PublishCallback(Callback):
     """Publishes after every `every`th step of the optimizers, and at the end of the fit.
 
-    model: of the LightningModule, the torch module whose parameters have the checkpoint's names, for
-    example `lambda module: module.policy`; if not given, the LightningModule itself. meta: of
+    model: of the LightningModule, the torch module whose parameters have the checkpoint's names,
+    for example `lambda module: module.policy`; if not given, the LightningModule itself. meta: of
     Trainer; values become texts. All else as of isthmus.trainers.huggingface.PublishCallback.
     Batches between whose gradients are summed up are no steps.
     """

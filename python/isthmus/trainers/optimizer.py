@@ -39,7 +39,7 @@ class OptimizerHook:
         self._handle = optimizer.register_step_post_hook(lambda *_: self._after_step())
 
     def close(self) -> None:
-        """Publishes the last step unless it was, waits for what is under way, takes the hook away."""
+        """Publishes the last step unless it was, and waits for what is under way; then remove()."""
         self.remove()
         step = self._next - 1
         self._steps.at_end(step, lambda: self._tensors, _is_lead(), self._of(step))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/grpo_tiny with islands of the reference engine: patches, staleness, and the way without them."""
+"""examples/grpo_tiny with the reference engine: patches, staleness, and the way without them."""
 
 import csv
 import pathlib
@@ -19,8 +19,8 @@ def train(*options):
     with tempfile.TemporaryDirectory(prefix="isthmus-grpo-") as folder:
         log = pathlib.Path(folder) / "log.csv"
         done = subprocess.run(
-            [sys.executable, TRAIN, "--hidden", "64", "--layers", "2", "--questions", "4", "--group",
-             "4", "--steps", str(STEPS), "--threads", "1", "--log", log, "--plot",
+            [sys.executable, TRAIN, "--hidden", "64", "--layers", "2", "--questions", "4",
+             "--group", "4", "--steps", str(STEPS), "--threads", "1", "--log", log, "--plot",
              pathlib.Path(folder) / "plot.svg", *options],
             capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-3000:]

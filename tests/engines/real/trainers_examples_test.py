@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/trainers/: each loop runs, and publishes the weights that it says, with its three lines."""
+"""examples/trainers/: each loop runs, and publishes its weights with its three lines."""
 
 import importlib
 import pathlib
