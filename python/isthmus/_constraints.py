@@ -26,6 +26,10 @@ class Constraints:
     wait_s: float | None = None
     deadline_s: float | None = None
 
+    def __post_init__(self):
+        for name in ("min_version", "exact_version"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
+
     def headers(self, left_s: float, deadline_left_s: float | None) -> dict[str, str]:
         """Of one attempt.
 
@@ -36,8 +40,8 @@ class Constraints:
         wait_s = left_s if self.wait_s is None else self.wait_s
         fields = {
             "Isthmus-Run": self.run,
-            "Isthmus-Min-Version": _number("min_version", self.min_version),
-            "Isthmus-Exact-Version": _number("exact_version", self.exact_version),
+            "Isthmus-Min-Version": _decimal(self.min_version),
+            "Isthmus-Exact-Version": _decimal(self.exact_version),
             "Isthmus-Max-Lag": _lag(self.max_lag),
             "Isthmus-Session": self.session,
             "Isthmus-Session-Pin": None if self.pin is None else str(int(self.pin)),
@@ -76,7 +80,11 @@ def _number(name, value):
         return None
     if isinstance(value, (bool, str, bytes, float)) or (number := int(value)) < 0:
         raise errors.InvalidError(f"{name} is {value!r}, not a version's number")
-    return str(number)
+    return number
+
+
+def _decimal(number):
+    return None if number is None else str(number)
 
 
 def _lag(value):
@@ -85,7 +93,7 @@ def _lag(value):
         return f"{round(value.total_seconds() * 1000)}ms"
     if value is None or isinstance(value, str):
         return value
-    return _number("max_lag", value)
+    return _decimal(_number("max_lag", value))
 
 
 def _milliseconds(name, seconds, least, most):

@@ -7,6 +7,7 @@ import unittest
 
 from clients import PROMPT, ClientTest, doubles, harness, read
 
+import isthmus
 from isthmus import errors
 from isthmus.rollouts import RolloutClient
 
@@ -54,10 +55,11 @@ class VllmTest(ClientTest):
     def test_constraints_reach_the_islands(self):
         self.publish()
         self.wait_for_version(2)
+        newest = isthmus.Board(str(self.board)).head(self.run_of_weights.name)
 
         async def all_of(client):
             return [await client.complete(PROMPT, **options) for options in (
-                {"min_version": 2}, {"exact_version": 2}, {"max_lag": 0}, {"max_lag": "1000s"},
+                {"min_version": 2}, {"exact_version": 2}, {"exact_version": newest}, {"max_lag": 0}, {"max_lag": "1000s"},
                 {"max_lag": datetime.timedelta(days=1)}, {"run": self.run_of_weights.name},
                 {"session": "s", "pin": True}, {"priority": "evaluation"}, {"deadline_s": 50},
                 {"extra_body": {"weight_version": {"exact_version": 2}}})]
