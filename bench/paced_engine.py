@@ -59,8 +59,8 @@ def main():
     parser.add_argument("--enable-scale-out", action="store_true")
     parser.add_argument("--weight-transfer-backend")
     parser.add_argument("--update-info-keys", default="path")
-    parser.add_argument("--token-ms", type=float, default=100)
     parser.add_argument("--load-ms", type=float, default=500)
+    parser.set_defaults(token_ms=100)
     options = parser.parse_args()
     engine = PacedEngine(options.directory, options.ranks, options.token_ms / 1000,
                          options.load_ms / 1000)

@@ -31,6 +31,7 @@ Snapshot Fleet() {
   snapshot.runs.push_back({"bench", kNewest});
   for (size_t i = 0; i < kIslands; ++i) {
     IslandView island;
+    island.run = 0;
     island.placement = gateway::PlacementOf(fmt::format("island-{}", i));
     island.served = random() % 2 == 0 ? kNewest : kNewest - 1;
     if (island.served != kNewest && random() % 4 == 0) island.target = kNewest;

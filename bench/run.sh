@@ -39,6 +39,7 @@ while [[ $# -gt 0 ]]; do
     --python-only) parts=python ;;
     --router-only) parts=router ;;
     --simulate-only) parts="simulate agreement" ;;
+    --agreement-only) parts=agreement ;;
     --gateway-only) parts=gateway ;;
     -h | --help)
       sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"

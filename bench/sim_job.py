@@ -34,7 +34,7 @@ def main():
     print("bench,case,metric,value,unit,target,met")
     for name in ("small", "spot", "eight-regions"):
         rounds = [simulate(options.build, name, "patches") for _ in range(options.rounds)]
-        case = f"{name}, 24 h"
+        case = f"{name}; 24 h"
         rate = statistics.median(r["events_per_second"] for r in rounds)
         day = statistics.median(r["cpu_seconds"] for r in rounds)
         row(case, "islands", rounds[0]["islands"], "islands")

@@ -23,7 +23,8 @@ struct Collected {
 
 Collected Collect(RolloutCollector::Form form, std::string_view text, size_t max_bytes,
                   size_t step) {
-  RolloutCollector collector(form, 1, max_bytes);
+  net::ByteBudget all(kLarge);
+  RolloutCollector collector(form, 1, max_bytes, all);
   while (!text.empty()) {
     const std::string_view piece = text.substr(0, step);
     collector.Feed(piece);

@@ -43,6 +43,7 @@ struct GatewayArguments {
   uint64_t record_spool_bytes = uint64_t{4} << 30;
   uint64_t record_index_bytes = uint64_t{64} << 20;
   uint64_t record_answer_bytes = uint64_t{64} << 20;
+  uint64_t record_held_bytes = uint64_t{1} << 30;
   StoreArguments store;
   std::string event_log, access_log;
   AccessArguments access;
@@ -103,6 +104,7 @@ gateway::GatewayOptions OptionsOf(const GatewayArguments& arguments) {
   options.record = RecordOf(arguments);
   options.proxy.record_requests = arguments.record_requests;
   options.proxy.record_answer_bytes = arguments.record_answer_bytes;
+  options.proxy.record_held_bytes = arguments.record_held_bytes;
   options.proxy.hedge_after = milliseconds(arguments.hedge_ms);
   options.event_log = arguments.event_log;
   options.access_log = arguments.access_log;
@@ -240,6 +242,8 @@ void AddRecord(CLI::App* command, GatewayArguments* arguments) {
             "Memory for the ids of rollouts that can be asked for");
   add_bytes("--record-answer-bytes", &arguments->record_answer_bytes,
             "Most of an answer that is recorded");
+  add_bytes("--record-held-bytes", &arguments->record_held_bytes,
+            "Memory for all answers that are not finished; beyond, they are cut");
   AddStoreOptions(command, &arguments->store);
   command->add_option("--event-log", arguments->event_log,
                       "File for events as JSON lines; - for standard error");

@@ -9,25 +9,32 @@
 #include <string_view>
 #include <vector>
 
+#include "isthmus/net/byte_budget.h"
+
 namespace isthmus::gateway {
 
-// What the parts of one answer may hold together.
+// What the parts of one answer may hold together, of what all answers may.
 class AnswerBudget {
  public:
-  explicit AnswerBudget(size_t bytes) : left_(bytes) {}
+  // `all` must outlive this.
+  AnswerBudget(size_t bytes, net::ByteBudget& all) : left_(bytes), share_(all) {}
 
   // False, from the first time that there is no place: then nothing more is taken.
   bool Take(size_t bytes) {
-    cut_ |= bytes > left_;
+    cut_ = cut_ || bytes > left_ || !share_.Grow(bytes);
     if (!cut_) left_ -= bytes;
     return !cut_;
   }
-  void GiveBack(size_t bytes) { left_ += bytes; }
+  void GiveBack(size_t bytes) {
+    left_ += bytes;
+    share_.Shrink(bytes);
+  }
   void Cut() { cut_ = true; }
   bool cut() const { return cut_; }
 
  private:
   size_t left_;
+  net::ByteBudget::Share share_;
   bool cut_ = false;
 };
 

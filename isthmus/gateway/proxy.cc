@@ -59,6 +59,7 @@ Proxy::Proxy(net::Loop& loop, ProxyOptions options, Pool& pool)
       entrance_(loop, options_.room),
       client_(loop, options_.limits, options_.tls),
       held_(options_.max_held_bytes),
+      collected_(options_.record_held_bytes),
       deadlines_(std::make_shared<net::DeadlineList>(loop, kDeadlineTick)),
       random_(std::random_device{}()) {}
 

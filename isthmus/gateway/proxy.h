@@ -37,6 +37,7 @@ struct ProxyOptions {
   bool record = false;              // answers are collected
   bool record_requests = false;     // and requests are kept
   size_t record_answer_bytes = size_t{64} << 20;
+  uint64_t record_held_bytes = uint64_t{1} << 30;  // of all answers that are being collected
   // Sent to islands in place of what the client sent; empty: the client's own field is passed on,
   // unless `keep_authorization` is false.
   std::string island_token;
@@ -110,7 +111,7 @@ class Proxy {
   // proxy_answer.cc
   net::Task<void> PassOn(net::Exchange& exchange, Turn& turn, Reply& reply, IslandVisit& visit);
   void BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head);
-  void BeginCollecting(Turn& turn) const;
+  void BeginCollecting(Turn& turn);
   void Observe(Turn& turn, std::string_view piece);
   void CheckEnd(Turn& turn, IslandVisit& visit);
   static bool IsOver(const Turn& turn, std::string_view piece);
@@ -125,6 +126,7 @@ class Proxy {
   Entrance entrance_;
   net::Client client_;
   net::ByteBudget held_;
+  net::ByteBudget collected_;
   std::shared_ptr<net::DeadlineList> deadlines_;
   net::Bell changed_;  // an island has reported
   net::Bell room_;     // an island has room again

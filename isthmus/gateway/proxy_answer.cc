@@ -95,12 +95,12 @@ void Proxy::BeginAnswer(Turn& turn, bool whole, net::ResponseHead* head) {
   }
 }
 
-void Proxy::BeginCollecting(Turn& turn) const {
+void Proxy::BeginCollecting(Turn& turn) {
   const bool made_by_weights = turn.version_start != kNoVersion;
   if (options_.record && made_by_weights && turn.status / 100 == kSuccess) {
     turn.collector.emplace(
         turn.streamed ? RolloutCollector::Form::kEvents : RolloutCollector::Form::kOnePiece,
-        ExpectedChoices(turn.body), options_.record_answer_bytes);
+        ExpectedChoices(turn.body), options_.record_answer_bytes, collected_);
   }
   if (!turn.collector || !options_.record_requests) turn.body = {};
 }

@@ -65,13 +65,14 @@ uint64_t ExpectedChoices(std::string_view request_body) {
 }
 
 struct RolloutCollector::State {
-  State(Form form, uint64_t expected, size_t max_bytes)
-      : budget(max_bytes), fold(expected, &budget) {
+  State(Form form, uint64_t expected, size_t max_bytes, net::ByteBudget& all)
+      : budget(max_bytes, all), fold(expected, &budget) {
     if (form == Form::kEvents) splitter.emplace(max_bytes);
   }
 
   void Buffer(std::string_view piece) {
     if (!budget.Take(piece.size())) {
+      budget.GiveBack(text.size());
       text = {};
       return;
     }
@@ -99,8 +100,9 @@ struct RolloutCollector::State {
   bool broken = false;
 };
 
-RolloutCollector::RolloutCollector(Form form, uint64_t expected_choices, size_t max_bytes)
-    : state_(std::make_unique<State>(form, expected_choices, max_bytes)) {}
+RolloutCollector::RolloutCollector(Form form, uint64_t expected_choices, size_t max_bytes,
+                                   net::ByteBudget& all)
+    : state_(std::make_unique<State>(form, expected_choices, max_bytes, all)) {}
 RolloutCollector::~RolloutCollector() = default;
 RolloutCollector::RolloutCollector(RolloutCollector&& other) noexcept = default;
 RolloutCollector& RolloutCollector::operator=(RolloutCollector&& other) noexcept = default;

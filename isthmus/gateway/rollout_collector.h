@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "isthmus/net/byte_budget.h"
+
 namespace isthmus::gateway {
 
 // How many choices the answer will have, by the body of the request: "n" ("sampling_params.n") for
@@ -22,8 +24,9 @@ class RolloutCollector {
     kEvents,    // server-sent events (lane::IsEventStream)
   };
 
-  // Holds about max_bytes at most: beyond, the answer is cut, but its end is still watched for.
-  RolloutCollector(Form form, uint64_t expected_choices, size_t max_bytes = size_t{64} << 20);
+  // Holds about max_bytes at most, of what `all` collectors may: beyond, the answer is cut, but its
+  // end is still watched for. `all` must outlive this.
+  RolloutCollector(Form form, uint64_t expected_choices, size_t max_bytes, net::ByteBudget& all);
   ~RolloutCollector();
   RolloutCollector(RolloutCollector&& other) noexcept;
   RolloutCollector& operator=(RolloutCollector&& other) noexcept;

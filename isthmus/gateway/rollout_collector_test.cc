@@ -37,7 +37,8 @@ struct Collected {
 
 Collected Collect(Form form, std::string_view bytes, uint64_t expected = 1,
                   size_t max_bytes = 1 << 20, size_t step = std::string_view::npos) {
-  RolloutCollector collector(form, expected, max_bytes);
+  net::ByteBudget all(uint64_t{1} << 30);
+  RolloutCollector collector(form, expected, max_bytes, all);
   for (size_t at = 0; at < bytes.size(); at += std::min(step, bytes.size() - at)) {
     collector.Feed(bytes.substr(at, step));
   }
@@ -73,7 +74,8 @@ TEST(RolloutCollector, TakesNothingThatIsNotWhole) {
     EXPECT_FALSE(got.finished) << text;
     EXPECT_EQ(got.answer, "");
   }
-  RolloutCollector broken(Form::kOnePiece, 1);
+  net::ByteBudget all(1 << 20);
+  RolloutCollector broken(Form::kOnePiece, 1, 1 << 20, all);
   broken.Feed("{}");
   EXPECT_FALSE(broken.finished());
   EXPECT_EQ(broken.TakeAnswer(), "");
@@ -85,6 +87,26 @@ TEST(RolloutCollector, SaysThatItCutALargeAnswer) {
   EXPECT_TRUE(got.finished);
   EXPECT_TRUE(got.cut);
   EXPECT_EQ(got.answer, "");
+}
+
+TEST(RolloutCollector, HoldsNoMoreThanAllMay) {
+  net::ByteBudget all(100);
+  const std::string text = "{\"a\":\"" + std::string(52, 'x') + "\"}";
+  for (const Form form : {Form::kOnePiece, Form::kEvents}) {
+    const std::string bytes = form == Form::kEvents ? "data: " + text + "\n\n" : text;
+    RolloutCollector first(form, 1, 1 << 20, all);
+    first.Feed(bytes);
+    {
+      RolloutCollector second(form, 1, 1 << 20, all);
+      second.Feed(bytes);
+      second.End();
+      EXPECT_TRUE(second.cut());
+    }
+    first.End();
+    EXPECT_FALSE(first.cut());
+    EXPECT_FALSE(first.TakeAnswer().empty());
+  }
+  EXPECT_EQ(all.held(), 0U);
 }
 
 TEST(RolloutCollector, FoldsCompletions) {

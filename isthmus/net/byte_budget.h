@@ -26,7 +26,12 @@ class ByteBudget {
       bytes_ += bytes;
       return true;
     }
-    void Release() { budget_->held_ -= std::exchange(bytes_, 0); }
+    // Gives back so many of them.
+    void Shrink(uint64_t bytes) {
+      budget_->held_ -= bytes;
+      bytes_ -= bytes;
+    }
+    void Release() { Shrink(bytes_); }
 
    private:
     ByteBudget* budget_;

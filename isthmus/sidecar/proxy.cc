@@ -48,10 +48,11 @@ Task<void> WritePieces(net::Exchange& exchange, const AnswerStamp::Pieces& piece
 
 }  // namespace
 
-Proxy::Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper,
+Proxy::Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper, Presence& presence,
              std::vector<net::Origin> upstreams)
     : options_(std::move(options)),
       keeper_(keeper),
+      presence_(presence),
       client_(loop, options_.limits, options_.tls),
       held_(options_.max_held_bytes) {
   for (net::Origin& origin : upstreams) upstreams_.push_back({std::move(origin)});
@@ -194,6 +195,8 @@ Task<void> Proxy::Forward(net::Exchange& exchange, Turn& turn) {
                                          turn.body, net::Replay::kNever);
   turn.body = {};  // an engine that answers has read it
   turn.held.Release();
+  // Before the admission ends: if the engine is another one, the gate ends this request.
+  if (!presence_.proven()) co_await presence_.UntilProven();
   net::ResponseHead head = std::move(call.head());
   if (head.status >= kServerError && on_failure_) on_failure_();
   net::RemoveHopByHop(&head.headers);

@@ -17,6 +17,7 @@
 #include "isthmus/net/client.h"
 #include "isthmus/net/exchange.h"
 #include "isthmus/sidecar/gate_keeper.h"
+#include "isthmus/sidecar/presence.h"
 
 namespace isthmus::sidecar {
 
@@ -57,7 +58,7 @@ class Proxy {
  public:
   // `upstreams`: where requests go, at least one; each goes to the one with the fewest in flight,
   // those of a session to the same one.
-  Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper,
+  Proxy(net::Loop& loop, ProxyOptions options, GateKeeper& keeper, Presence& presence,
         std::vector<net::Origin> upstreams);
 
   // The field that isolates the engines' prefix caches (engine::Abilities::salt_field).
@@ -96,6 +97,7 @@ class Proxy {
 
   ProxyOptions options_;
   GateKeeper& keeper_;
+  Presence& presence_;
   net::Client client_;
   std::vector<Upstream> upstreams_;
   net::ByteBudget held_;

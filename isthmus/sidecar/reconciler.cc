@@ -41,19 +41,23 @@ std::string_view PhaseName(Phase phase) {
 }
 
 Reconciler::Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& keeper,
-                       EngineGroup& engines, Stager& stager, SwitchJournal journal,
-                       observe::EventLog& events, std::unique_ptr<engine::Engine> restarter)
+                       EngineGroup& engines, Presence& presence, Stager& stager,
+                       SwitchJournal journal, observe::EventLog& events,
+                       std::unique_ptr<engine::Engine> restarter)
     : loop_(loop),
       options_(std::move(options)),
       keeper_(keeper),
       engines_(engines),
+      presence_(presence),
       stager_(stager),
       journal_(std::move(journal)),
       events_(events),
       restarter_(std::move(restarter)),
       timer_(loop.get_executor()),
       watch_timer_(loop.get_executor()),
-      restart_from_(MonotonicNow() + options_.start_limit) {}
+      restart_from_(MonotonicNow() + options_.start_limit) {
+  presence_.set_on_doubt([this] { LookNow(); });
+}
 
 Task<void> Reconciler::Run() {
   bool watching = true;
@@ -74,6 +78,7 @@ Task<void> Reconciler::Run() {
   }
   Abandon();
   while (watching) co_await ended.Wait();
+  presence_.Close();
   engines_taken_ = switching_ = false;
   switched_.Fire();
   SetPhase(Phase::kStopped, "the sidecar was told to stop");

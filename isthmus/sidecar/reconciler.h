@@ -19,6 +19,7 @@
 #include "isthmus/observe/event_log.h"
 #include "isthmus/sidecar/engine_group.h"
 #include "isthmus/sidecar/gate_keeper.h"
+#include "isthmus/sidecar/presence.h"
 #include "isthmus/sidecar/stager.h"
 #include "isthmus/sidecar/switch_journal.h"
 #include "isthmus/sidecar/update.h"
@@ -74,7 +75,7 @@ class Reconciler {
   // `restarter` (may be null) is an engine of kind "command": its Load restarts the island's
   // engines. All references must outlive this.
   Reconciler(net::Loop& loop, ReconcilerOptions options, GateKeeper& keeper, EngineGroup& engines,
-             Stager& stager, SwitchJournal journal, observe::EventLog& events,
+             Presence& presence, Stager& stager, SwitchJournal journal, observe::EventLog& events,
              std::unique_ptr<engine::Engine> restarter);
   Reconciler(const Reconciler&) = delete;
   Reconciler& operator=(const Reconciler&) = delete;
@@ -119,6 +120,7 @@ class Reconciler {
   net::Task<void> Watch();
   net::Task<void> TakeEngines();
   net::Task<void> LookAtEngines();
+  void LookNow();
   std::string SilenceOf(const std::vector<engine::EngineState>& states);
   std::optional<std::string> ProblemWith(const std::vector<engine::EngineState>& states) const;
   void LoseEngines(const std::string& reason);
@@ -145,6 +147,7 @@ class Reconciler {
   ReconcilerOptions options_;
   GateKeeper& keeper_;
   EngineGroup& engines_;
+  Presence& presence_;
   Stager& stager_;
   SwitchJournal journal_;
   observe::EventLog& events_;

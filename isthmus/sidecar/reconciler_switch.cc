@@ -63,6 +63,7 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   }
   Record(std::move(update));
   engines_taken_ = switching_ = false;
+  if (!presence_.proven()) LookNow();
   switched_.Fire();
 }
 
@@ -75,6 +76,11 @@ Task<void> Reconciler::Commit(VersionNumber goal, MonotonicTime closed_at, Updat
   {
     const Lap lap(&update->pause_ms);
     co_await engines_.Pause(PauseModeOf(options_.policy, *abilities_));
+  }
+  // What another process has generated must not be taken for the old version once this is loaded.
+  if (!presence_.proven()) {
+    Throw(ErrorCode::kUnavailable, "switch to version {}: an engine may have been started again",
+          goal);
   }
   keeper_.BeginCommit();
   co_await LoadAndProve(goal, paused_at, update);
@@ -156,6 +162,7 @@ Task<void> Reconciler::Recover() {
     SetPhase(Phase::kReady, "");
     next_look_ = MonotonicNow() + options_.inspect;
     next_read_ = MonotonicNow();
+    if (!presence_.proven()) LookNow();
   } else if (!stopping_) {
     if (failure->what() != report_.reason) {
       events_.Write("recovery_failed", {{"error", failure->what()}});
@@ -176,6 +183,8 @@ Task<void> Reconciler::RecoverOnce(Update* update) {
   abilities_ = co_await engines_.Probe();
   failed_probes_ = 0;
   tells_pause_.clear();  // another program may be there
+  presence_.Forget();
+  co_await presence_.Arm();
   restart_from_ = MonotonicTime::min();
   // Before the local checkpoint is touched: a load that nobody waits for any more may read it.
   ++failed_loads_;  // until it has succeeded
@@ -215,6 +224,7 @@ Task<void> Reconciler::ReloadAll(VersionNumber goal, Update* update) {
   try {
     co_await LoadAndProve(goal, paused_at, update);
     SilenceOf(co_await engines_.Inspect());  // who says now that it generates, must go on to
+    presence_.Prove();
   } catch (const Error& error) {
     failure = error;
   }
@@ -250,6 +260,7 @@ Task<bool> Reconciler::Adopt(Update* update) {
   update->to = record->serving;
   served_layout_ = record->layout;
   co_await keeper_.Drained();
+  presence_.Prove();
   keeper_.Open(record->serving);
   co_return true;
 }

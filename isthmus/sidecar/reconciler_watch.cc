@@ -29,9 +29,10 @@ Task<void> Reconciler::Watch() {
   }
 }
 
-// Engines take one call at a time.
+// Engines take one call at a time. A switch waits for the look that settles a doubt: answers that
+// wait for it too would keep the gate from closing.
 Task<void> Reconciler::TakeEngines() {
-  while (looking_) co_await looked_.Wait();
+  while (looking_ || (Serving() && !presence_.proven())) co_await looked_.Wait();
   engines_taken_ = true;
 }
 
@@ -39,6 +40,14 @@ Task<void> Reconciler::TakeEngines() {
 Task<void> Reconciler::LookAtEngines() {
   std::vector<engine::EngineState> states;
   std::string failure;
+  std::string gone;
+  try {
+    co_await presence_.Arm();  // first: whoever ends after its answer cuts a wire
+  } catch (const Error& error) {
+    gone = error.what();
+  }
+  if (!Serving()) co_return;
+  if (!gone.empty()) co_return LoseEngines(gone);
   try {
     states = co_await engines_.Inspect();
     failure = SilenceOf(states);
@@ -52,7 +61,15 @@ Task<void> Reconciler::LookAtEngines() {
     co_return;
   }
   failed_looks_ = 0;
-  if (const auto problem = ProblemWith(states)) LoseEngines(*problem);
+  if (const auto problem = ProblemWith(states)) co_return LoseEngines(*problem);
+  presence_.Prove();
+  if (!presence_.proven()) LookNow();
+}
+
+// Answers wait for this look.
+void Reconciler::LookNow() {
+  next_look_ = MonotonicNow();
+  watch_timer_.cancel();
 }
 
 // An engine that has said before whether it is paused, and says so no longer, is paused or ill.
@@ -87,6 +104,7 @@ std::optional<std::string> Reconciler::ProblemWith(
 void Reconciler::LoseEngines(const std::string& reason) {
   events_.Write("engine_lost", {{"reason", reason}});
   failed_looks_ = 0;
+  presence_.Doubt();
   keeper_.Boot();
   SetPhase(Phase::kBooting, reason);
   retry_at_ = MonotonicNow();

@@ -31,8 +31,7 @@ std::unique_ptr<engine::Engine> MakeRestarter(net::Loop& loop, const SidecarOpti
   return engine::MakeEngine(loop, {"command", options.restart_program}, options.engine);
 }
 
-std::vector<net::Origin> UpstreamsOf(const SidecarOptions& options, const EngineGroup& engines) {
-  if (!options.upstreams.empty()) return options.upstreams;
+std::vector<net::Origin> OriginsOf(const EngineGroup& engines) {
   std::vector<net::Origin> origins;
   for (const auto& engine : engines.engines()) {
     if (engine->origin()) origins.push_back(*engine->origin());
@@ -63,10 +62,12 @@ Sidecar::Sidecar(net::Loop& loop, SidecarOptions options)
       stager_(loop, options_.stager),
       keeper_(loop, options_.gate),
       engines_(loop, MakeEngines(loop, options_)),
-      reconciler_(loop, options_.reconciler, keeper_, engines_, stager_,
+      presence_(loop, OriginsOf(engines_)),
+      reconciler_(loop, options_.reconciler, keeper_, engines_, presence_, stager_,
                   SwitchJournal(options_.stager.replica / ".isthmus" / "engines.json"), events_,
                   MakeRestarter(loop, options_)),
-      proxy_(loop, options_.proxy, keeper_, UpstreamsOf(options_, engines_)),
+      proxy_(loop, options_.proxy, keeper_, presence_,
+             options_.upstreams.empty() ? OriginsOf(engines_) : options_.upstreams),
       metrics_(options_.stager.run),
       access_(options_.access) {
   keeper_.set_on_waiting([this] { reconciler_.Nudge(); });

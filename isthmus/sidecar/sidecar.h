@@ -13,6 +13,7 @@
 #include "isthmus/observe/event_log.h"
 #include "isthmus/sidecar/announcer.h"
 #include "isthmus/sidecar/metrics.h"
+#include "isthmus/sidecar/presence.h"
 #include "isthmus/sidecar/proxy.h"
 #include "isthmus/sidecar/reconciler.h"
 
@@ -65,6 +66,7 @@ class Sidecar {
   Stager stager_;
   GateKeeper keeper_;
   EngineGroup engines_;
+  Presence presence_;
   Reconciler reconciler_;
   Proxy proxy_;
   Metrics metrics_;
