@@ -136,10 +136,13 @@ class RolloutClient:
     async def rollout(self, request_id: str) -> Rollout:
         """A recorded one (docs/rollouts.md), for example after a lost connection.
 
-        raw is the record. NotFoundError if this gateway does not know it.
+        raw is the record. NotFoundError if this gateway does not know it, CorruptError if it was
+        too large to be recorded whole.
         """
         record = json_of(await self._caller.exchange("GET", f"/v1/rollouts/{_quoted(request_id)}",
                                             self._patience(None)))
+        if record.get("cut") or "answer" not in record:
+            raise errors.CorruptError(f"rollout {request_id}: the answer was not recorded whole")
         assembly = Assembly()
         assembly.add(record["answer"])
         names = {"id": "isthmus-request-id", "run": "isthmus-run", "island": "isthmus-island",

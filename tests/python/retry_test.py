@@ -203,6 +203,19 @@ class RetryTest(unittest.IsolatedAsyncioTestCase):
         error, _ = await self.run_script([stream(EVENTS, end=b"")], leave)
         self.assertIs(type(error), errors.InvalidError)
 
+    # Records
+
+    async def test_a_record_that_is_not_whole_is_no_rollout(self):
+        record = {"id": "q", "version_start": 3, "version_end": 3, "answer": GOOD}
+        found, server = await self.run_script([answer(200, record)],
+                                              lambda client: client.rollout("a/b"))
+        self.assertEqual((found.tokens, found.request_id, found.spans), ([7, 8], "q", [(3, 0, 2)]))
+        self.assertEqual(server.requests[0].target, "/v1/rollouts/a%2Fb")
+        for partial in ({**record, "cut": True}, {"id": "q"}):
+            error, _ = await self.run_script([answer(200, partial)],
+                                             lambda client: client.rollout("q"))
+            self.assertIs(type(error), errors.CorruptError)
+
     # Waiting for a version
 
     async def test_ready_asks_until_it_is_so(self):
