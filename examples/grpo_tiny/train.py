@@ -14,6 +14,7 @@ import collections
 import contextlib
 import csv
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -88,6 +89,7 @@ def run_fleet(learner, options):
     import fleet  # these need the package; sampling locally does not
     import full
     import remote
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that engines end with this process
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpo-tiny-")))
         policy.save(learner.model, folder / "start")
