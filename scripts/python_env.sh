@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=.venv-python
 stamp=$venv/installed
 build=("scikit-build-core==1.1.2" "nanobind==3.1.0")
-tests=("numpy==2.2.6" "ml-dtypes==0.5.4" "httpx==0.28.1")
+tests=("numpy==2.2.6" "ml-dtypes==0.5.4" "httpx==0.28.1" "openai==3.57.0")
 wanted=$(printf '%s\n' "${build[@]}" "${tests[@]}" "$(python3 -VV)")
 
 pip() {

@@ -115,6 +115,7 @@ class Publisher:
         self._files = None if files is None else os.fspath(files)
         self._layout = None if checkpoint is None else Layout(os.fspath(checkpoint))
         self._memory: _core.HostMemory | None = None
+        self._hook: Any = None  # of an optimizer
         self._background = _Background(run, queue) if background else None
         place = "" if baseline is None else os.fspath(baseline)
         native_board = _opened(board)._native
@@ -124,6 +125,34 @@ class Publisher:
             self._native_rank = _core.RankPublisher(native_board, run, rank, ranks, place, threads)
         else:
             self._native = _core.Publisher(native_board, run, place, threads)
+
+    @classmethod
+    def from_optimizer_hook(
+        cls,
+        optimizer: Any,
+        board: Board | str | os.PathLike[str],
+        run: str,
+        *,
+        named_parameters: Iterable[tuple[str, Any]] | None = None,
+        every: int = 1,
+        first_step: int = 1,
+        **options: Any,
+    ) -> Publisher:
+        """A publisher that every `every`th step of a torch optimizer uses, from now on until it is closed.
+
+        named_parameters, every, first_step: as of isthmus.trainers.optimizer.OptimizerHook, whose close() also
+        publishes a last step that is none of those; options: as of the class.
+        """
+        from isthmus.trainers.optimizer import OptimizerHook  # needs torch
+
+        publisher = cls(board, run, **options)
+        try:
+            hook = OptimizerHook(publisher, optimizer, named_parameters, every=every, first_step=first_step)
+        except BaseException:
+            publisher.close()
+            raise
+        publisher._hook = hook
+        return publisher
 
     @property
     def baseline(self) -> str:
@@ -195,6 +224,8 @@ class Publisher:
 
     def close(self) -> None:
         """Waits for everything in the background, then gives up the baseline's lock. Raises as `flush`."""
+        if self._hook is not None:
+            self._hook.remove()
         try:
             if self._background is not None:
                 self._background.close()
