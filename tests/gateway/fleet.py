@@ -96,13 +96,8 @@ class Island:
         self.test.assertEqual(self.sidecar.stop(), 0, self.sidecar.tail())
 
     def replace_engine(self):
-        """Another process with the same address, on the weights that engines start with.
-
-        As those of real engines, its start takes longer than the second after which a sidecar has
-        looked.
-        """
+        """Another process with the same address, on the weights that engines start with."""
         self.engine.stop()
-        harness.wait_until(lambda: not self.info()["ready"], f"{self.name} misses its engine")
         self.engine = self.test.start_engine(self.kind, *self.engine_options,
                                              "--port", self.engine.port)
 

@@ -1,4 +1,4 @@
-"""vLLM with the plug-in of this source tree: a server, and the calls of an update."""
+"""vLLM with the plug-in, which the package brings, and one that makes it fail; the calls of an update."""
 
 import json
 import os
@@ -13,23 +13,21 @@ import changes_files  # noqa: E402
 import launch  # noqa: E402
 import plugin_faults  # noqa: E402
 
-PACKAGE = harness.ROOT / "python"
 TRANSFER = ("--weight-transfer-config", json.dumps({"backend": "isthmus"}))
 HERE = pathlib.Path(__file__).resolve().parent
 ENTRY_POINTS = """[vllm.general_plugins]
-isthmus = isthmus.vllm:register
 isthmus_faults = plugin_faults:register
 """
 
 
 def register(folder):
-    """Writes to a folder what an installed package has, so far as vLLM looks for plug-ins; returns
-    the environment in which a process finds it."""
-    metadata = pathlib.Path(folder) / "isthmus_source-0.dist-info"
+    """Writes to a folder what an installed package has, so far as vLLM looks for plug-ins: that of
+    faults; returns the environment in which a process finds it."""
+    metadata = pathlib.Path(folder) / "isthmus_faults-0.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: isthmus-source\nVersion: 0\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: isthmus-faults\nVersion: 0\n")
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-    paths = [str(PACKAGE), str(folder), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(folder), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths),
             plugin_faults.FILE: str(pathlib.Path(folder) / "fail-write")}
 
