@@ -32,8 +32,9 @@ if [[ ! -f $stamp || $(<"$stamp") != "$wanted" ]]; then
   echo "$wanted" >"$stamp"
 fi
 
-# Two source trees on one machine share a compiler cache.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# Two builds share a compiler cache if they name the compiler alike: CMake by itself says c++.
+export CXX=${CXX:-c++} CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 rm -rf "$venv/wheel"
 "$venv/bin/python" -m pip --quiet --disable-pip-version-check wheel --no-build-isolation --no-deps \
   --no-index --wheel-dir "$venv/wheel" .
