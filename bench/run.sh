@@ -13,6 +13,7 @@
 #   --python-only  publishing from torch tensors in Python beside the program (2 min; needs .venv-engines, by ./run test-engines)
 #   --router-only  how long a gateway takes to choose an island (10 s)
 #   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
+#   --plugin-only  the plug-in in the real vLLM beside reloads (10 min; needs scripts/engines.sh, 16 GB)
 #   --gateway-only the gateway beside nginx, sglang-router and vllm-router (7 min; package nginx-light)
 # Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py, ranks_job.py, python_job.py and gateway_job.py.
 set -euo pipefail
@@ -41,6 +42,7 @@ while [[ $# -gt 0 ]]; do
     --simulate-only) parts="simulate agreement" ;;
     --agreement-only) parts=agreement ;;
     --gateway-only) parts=gateway ;;
+    --plugin-only) parts=plugin ;;
     -h | --help)
       sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0"
       exit
@@ -174,6 +176,10 @@ measure_simulate() {
 
 measure_agreement() {
   record agreement /usr/bin/python3 bench/sim_agreement.py --build "$build" "${arguments[@]}"
+}
+
+measure_plugin() {
+  record plugin .venv-engines/bin/python bench/plugin_job.py "${arguments[@]}"
 }
 
 measure_gateway() {

@@ -5,6 +5,8 @@ vLLM calls register() in each of its processes, through the entry point group vl
 
 from __future__ import annotations
 
+import contextlib
+
 from . import threads
 from .unpacked import BACKEND, keep_unpacked
 
@@ -12,12 +14,15 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Makes the backend known to vLLM. May be called more than once."""
-    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
-    from vllm.platforms import current_platform
-
+    """Makes the backend known to vLLM. May be called more than once; changes nothing else unless the
+    engine runs with this backend. A vLLM without weight transfer goes on without it."""
+    try:
+        from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+        from vllm.platforms import current_platform
+    except ImportError:
+        return
     threads.note_cores()
-    if BACKEND not in WeightTransferEngineFactory._registry:
+    with contextlib.suppress(ValueError):  # known already
         WeightTransferEngineFactory.register_engine(
             BACKEND, f"{__name__}.transfer", "IsthmusTransferEngine")
     if current_platform.is_cpu():

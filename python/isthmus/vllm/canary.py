@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from vllm.model_executor.layers.attention import is_deferred_attention_layer
 from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
 from vllm.model_executor.layers.layernorm import RMSNorm
 from vllm.model_executor.layers.linear import LinearBase
@@ -31,6 +32,11 @@ def unproven(model: torch.nn.Module, parameters: set[str]) -> dict[str, str]:
             for own_name, tensor in module.named_parameters(recurse=False):
                 if id(tensor) in names and (reason := _doubt(module, own_name, tensor)):
                     reasons[names[id(tensor)]] = reason
+    # Latent attention multiplies by matrices that it made of its projection's weights at the load.
+    for module in filter(is_deferred_attention_layer, model.modules()):
+        for tensor in module.parameters():
+            if id(tensor) in names:
+                reasons[names[id(tensor)]] = f"{type(module).__name__} computes with what it made of it"
     for buffer in parameters - set(names.values()):
         reasons[buffer] = "it is no parameter of a layer that could be tried"
     return reasons

@@ -22,7 +22,7 @@ from .holdings import Held
 
 # Units at a time. On a CPU, small enough that a slice stays in cache and torch does not wake its own
 # threads for it; on an accelerator each slice costs launches.
-SLICE_UNITS = {"cpu": 1 << 15}
+SLICE_UNITS = {"cpu": 1 << 14}
 ACCELERATOR_SLICE_UNITS = 1 << 20
 
 

@@ -78,12 +78,8 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     def init_transfer_engine(self, init_info: InitInfo) -> None:
         """Learns the map, proves it and that it leads to memory in use, and compares the weights with
         the checkpoint, bit by bit. Again after each full load; what was learned is kept."""
-        _require(init_info.format == FORMAT, f"format {init_info.format!r}, known is {FORMAT}")
-        _require(isinstance(init_info.digest, str) and _DIGEST.fullmatch(init_info.digest),
-                 f"digest {init_info.digest!r}")
-        _require(isinstance(init_info.checkpoint, str), f"checkpoint {init_info.checkpoint!r}")
-        self._require_none_pending("init")
-        self._label = None
+        workers.together(lambda: self._check_init(init_info))
+        self._label = self._ahead = None
         with _one(lambda: Checkpoint(init_info.checkpoint)) as checkpoint:
             self._learn(checkpoint)
             workers.together(lambda: self._compare(checkpoint))
@@ -96,14 +92,10 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             raise TransferError("not-ready", "the weights are not known: init first")
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
-        _require(update_info.format == FORMAT, f"format {update_info.format!r}, known is {FORMAT}")
+        workers.together(lambda: self._check_request(update_info))
         if update_info.undo:
-            _require(update_info == UpdateInfo(FORMAT, undo=True), "undo goes alone")
             self._undo()
-            return
-        self._require_none_pending("update")
-        self._check_request(update_info)
-        if update_info.prepare:
+        elif update_info.prepare:
             self._ahead = _key(update_info), threads.start(lambda: self._read(update_info))
         else:
             self._write(self._take(update_info))
@@ -128,8 +120,14 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             self._label = self._update = self._ahead = None
             return load(*args, **kwargs)
 
-        self._load_weights = load
         self.model.load_weights = load_weights
+
+    def _check_init(self, info: InitInfo) -> None:
+        _require(info.format == FORMAT, f"format {info.format!r}, known is {FORMAT}")
+        _require(isinstance(info.digest, str) and _DIGEST.fullmatch(info.digest),
+                 f"digest {info.digest!r}")
+        _require(isinstance(info.checkpoint, str), f"checkpoint {info.checkpoint!r}")
+        self._require_none_pending("init")
 
     def _learn(self, checkpoint: Checkpoint) -> None:
         if self._learned is not None and self._learned[0] == checkpoint.layout:
@@ -161,6 +159,11 @@ class IsthmusTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                                             f"{place.parameter} is not what the checkpoint holds")
 
     def _check_request(self, info: UpdateInfo) -> None:
+        _require(info.format == FORMAT, f"format {info.format!r}, known is {FORMAT}")
+        if info.undo:
+            _require(info == UpdateInfo(FORMAT, undo=True), "undo goes alone")
+            return
+        self._require_none_pending("update")
         _require(isinstance(info.changes, str) and isinstance(info.base, str),
                  f"changes {info.changes!r}, base {info.base!r}")
         if info.base != self._label:

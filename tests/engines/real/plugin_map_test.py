@@ -6,6 +6,7 @@ import multiprocessing
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import models
 import changes_files
@@ -128,6 +129,17 @@ class MapTest(unittest.TestCase):
         with self.assertRaisesRegex(TransferError, "cannot be changed in place"):
             switch(engine, self.dir, old, new)
         self.assertIn("computes with a copy", engine._learned[2]["lm_head.weight"])
+
+    def test_what_attention_derives_matrices_from_is_left_open(self):
+        checkpoint = make_checkpoint(self.dir / "one", CONFIGS["llama"], 1)
+        _, model = models.load(checkpoint)
+        attention = model.model.layers[0].self_attn
+        with Checkpoint(str(checkpoint)) as opened:
+            parameters = position_map.learn(model, opened).parameters()
+        with mock.patch.object(canary, "is_deferred_attention_layer", lambda m: m is attention):
+            reasons = canary.unproven(model, parameters)
+        self.assertEqual(sorted(reasons), ["model.layers.0.self_attn.o_proj.weight",
+                                           "model.layers.0.self_attn.qkv_proj.weight"])
 
     def test_loaders_that_compute_leave_their_tensor_open(self):
         checkpoint = make_checkpoint(self.dir / "one", CONFIGS["llama"], 1)
