@@ -12,7 +12,7 @@
 #   --ranks-only   publishing from many ranks beside one process (3 min)
 #   --python-only  publishing from torch tensors in Python beside the program (2 min; needs .venv-engines, by ./run test-engines)
 #   --router-only  how long a gateway takes to choose an island (10 s)
-#   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min)
+#   --simulate-only  the simulator's speed, and whether it agrees with eight real islands (8 min); --agreement-only: the latter
 #   --plugin-only  the plug-in in the real vLLM beside reloads (10 min; needs scripts/engines.sh, 16 GB)
 #   --gateway-only the gateway beside nginx, sglang-router and vllm-router (7 min; package nginx-light)
 # Other arguments go to main_job.py, store_job.py, far_job.py, signing_job.py, ranks_job.py, python_job.py and gateway_job.py.
