@@ -32,6 +32,8 @@ Task<std::string> Engine::Learn(fs::path /*checkpoint*/, std::string /*digest*/)
   co_return name() + " loads whole checkpoints only";
 }
 
+Task<void> Engine::PrepareChanges(Changes /*step*/) { co_return; }
+
 Task<void> Engine::LoadChanges(std::vector<Changes> /*steps*/) {
   Throw(ErrorCode::kInternal, "{}: changes were sent to an engine that did not learn", name());
   co_return;

@@ -118,6 +118,9 @@ class Engine {
   // not: engines without a plug-in for it, or whose weights are not where a checkpoint says. Only
   // while paused.
   virtual Task<std::string> Learn(fs::path checkpoint, std::string digest);
+  // Begins to read what LoadChanges will write first, while the engine generates. Changes nothing:
+  // a failure costs the pause that it would have shortened, no more.
+  virtual Task<void> PrepareChanges(Changes step);
   // As Load, but the engine writes only what changed, one step after the other, each with its
   // label, into the weights that it holds. Only while paused, after a Learn. A failure is as one of
   // Load.

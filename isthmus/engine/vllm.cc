@@ -84,6 +84,7 @@ class Vllm final : public Engine {
     const Budget budget(limits_.probe);
     offer_.reset();
     session_ended_ = false;
+    prepared_.reset();
     const Routes routes = co_await FetchRoutes(control_, budget);
     routes.Require(name(), kNeeded, kHint);
     Offer offer = OfferOf(routes);
@@ -167,17 +168,23 @@ class Vllm final : public Engine {
     co_return "";
   }
 
+  Task<void> PrepareChanges(Changes step) override {
+    if (!learned_ || prepared_ == step.file) co_return;
+    const Budget budget(limits_.inspect);
+    co_await StartSession(budget);
+    co_await SendChanges(budget, step, true);
+    prepared_ = step.file;
+  }
+
   Task<void> LoadChanges(std::vector<Changes> steps) override {
     if (!learned_) Throw(ErrorCode::kInternal, "{}: changes before it has learned", name());
     const Budget budget(limits_.load);
     for (const Changes& step : steps) {
-      const json::value update = {
-          {"update_info",
-           {{"format", kPluginFormat}, {"changes", step.file.string()}, {"base", step.base}}}};
+      const bool prepared = prepared_ == step.file;
+      prepared_.reset();
+      if (!prepared) co_await StartSession(budget);
+      co_await SendChanges(budget, step, false);
       const json::value label = {{"weight_version", step.label}};
-      session_ended_ = false;
-      co_await control_.Post(budget, "/start_weight_update");
-      co_await control_.Post(budget, "/update_weights", update);
       co_await control_.Post(budget, "/finish_weight_update", label);
       session_ended_ = true;
     }
@@ -204,6 +211,7 @@ class Vllm final : public Engine {
 
   Task<void> Resume() override {
     const Budget budget(limits_.resume);
+    if (prepared_) co_await EndSession(budget);  // what was prepared is not wanted after all
     const bool paused = co_await IsPaused(budget);
     if (!paused) co_return;
     const Answer answer = co_await control_.Post(budget, "/resume");
@@ -261,9 +269,24 @@ class Vllm final : public Engine {
     RequireDone(answer.Json());
   }
 
+  Task<void> StartSession(Budget budget) {
+    co_await EndSession(budget);
+    session_ended_ = false;
+    co_await control_.Post(budget, "/start_weight_update");
+  }
+
+  Task<void> SendChanges(Budget budget, const Changes& step, bool only_prepare) {
+    json::object info = {
+        {"format", kPluginFormat}, {"changes", step.file.string()}, {"base", step.base}};
+    if (only_prepare) info["prepare"] = true;
+    const json::value body = {{"update_info", std::move(info)}};
+    co_await control_.Post(budget, "/update_weights", body);
+  }
+
   // One that a failure, or a sidecar that died, has left open would keep the next from beginning.
   // Where there is none this is an error, and changes nothing.
   Task<void> EndSession(Budget budget) {
+    prepared_.reset();
     if (session_ended_ || !offer_->transfers) co_return;
     co_await control_.TryPost(budget, "/finish_weight_update", json::object());
     session_ended_ = true;
@@ -297,7 +320,8 @@ class Vllm final : public Engine {
   Control control_;
   std::optional<Offer> offer_;
   bool learned_ = false;
-  bool session_ended_ = false;  // of weight transfer, as far as is known
+  bool session_ended_ = false;        // of weight transfer, as far as is known
+  std::optional<fs::path> prepared_;  // in the session that is open
 };
 
 }  // namespace

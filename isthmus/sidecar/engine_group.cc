@@ -114,6 +114,9 @@ Task<std::string> EngineGroup::Learn(const fs::path& checkpoint, const std::stri
   }
   co_return "";
 }
+Task<void> EngineGroup::PrepareChanges(const engine::Changes& step) {
+  co_await OnAll([&](size_t i) { return engines_[i]->PrepareChanges(step); });
+}
 Task<void> EngineGroup::LoadChanges(const std::vector<engine::Changes>& steps) {
   co_await OnAll([&](size_t i) { return engines_[i]->LoadChanges(steps); });
 }

@@ -34,6 +34,7 @@ class EngineGroup {
   net::Task<void> Load(const fs::path& checkpoint, const std::string& label);
   // Empty if all engines have learned; else why one has not.
   net::Task<std::string> Learn(const fs::path& checkpoint, const std::string& digest);
+  net::Task<void> PrepareChanges(const engine::Changes& step);
   net::Task<void> LoadChanges(const std::vector<engine::Changes>& steps);
   net::Task<void> Flush();
   net::Task<void> Verify(const std::string& label);

@@ -134,6 +134,7 @@ class Reconciler {
   net::Task<void> GiveUp(const Error& error, VersionNumber goal);
   net::Task<void> Commit(VersionNumber goal, MonotonicTime closed_at, Update* update);
   net::Task<void> LoadAndProve(VersionNumber goal, MonotonicTime paused_at, Update* update);
+  net::Task<void> PrepareChangesTo(VersionNumber goal);
   net::Task<bool> LoadChangesTo(VersionNumber goal, const Update& update);
   std::vector<engine::Changes> StepsTo(VersionNumber goal) const;
   net::Task<void> Learn(VersionNumber version);

@@ -30,6 +30,7 @@ Task<void> Reconciler::Switch(VersionNumber goal) {
   update.from = keeper_.gate().served();
   update.to = goal;
   co_await TakeEngines();
+  co_await PrepareChangesTo(goal);
   // A session may have begun a turn at the served version meanwhile.
   if (!Serving() || keeper_.Prepare(goal) > MonotonicNow()) {
     engines_taken_ = false;
@@ -129,6 +130,19 @@ Task<void> Reconciler::LoadAndProve(VersionNumber goal, MonotonicTime paused_at,
       std::ranges::any_of(canaries, [](const auto& c) { return c.has_value(); });
   canaries_ = canaries;
   canaries_of_ = goal;
+}
+
+// While they generate. What goes wrong here LoadChangesTo finds again.
+Task<void> Reconciler::PrepareChangesTo(VersionNumber goal) {
+  const std::vector<engine::Changes> steps = StepsTo(goal);
+  if (!writes_changes_ || steps.empty() || !Serving()) co_return;
+  std::string problem;
+  try {
+    co_await engines_.PrepareChanges(steps.front());
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  if (!problem.empty()) events_.Write("prepare_failed", {{"version", goal}, {"error", problem}});
 }
 
 // Whether the engines hold the goal now, by changes of what they held. A failure leaves them with
@@ -412,7 +426,7 @@ void Reconciler::WriteJournal(VersionNumber serving, VersionNumber switching) {
 void Reconciler::NoteServing(VersionNumber version) {
   load_failures_.erase(version);
   if (version == verified_) served_layout_ = verified_layout_;
-  stager_.ForgetChanges();
+  if (version == stager_.held()) stager_.ForgetChanges();
   try {
     WriteJournal(version, kNoVersion);
   } catch (const Error& error) {

@@ -36,11 +36,11 @@ class Plugin:
         self.digest, self.shards = info["digest"], shards
 
     def update(self, info):
-        """The weights with the changes; they are this plug-in's from `finish` on."""
-        if info.keys() != {"format", "changes", "base"} or info["format"] != FORMAT:
-            raise Refused(f"update_info {sorted(info)}")
-        if self.digest is None or info["base"] != self.digest:
-            raise Refused(f"changes of {info['base']}, the weights are {self.digest}")
+        """The weights with the changes; None if they are only to be prepared."""
+        if info.get("prepare") is True:
+            self._check_base({key: value for key, value in info.items() if key != "prepare"})
+            return None
+        self._check_base(info)
         if fake_engine.weights_of(self.shards).digest != self._engine.served():
             raise Refused("the weights were loaded by somebody else meanwhile")
         header, data = split(pathlib.Path(info["changes"]).read_bytes())
@@ -52,6 +52,12 @@ class Plugin:
                         entry(header, data, f"b:{name}"))
         self.digest = facts["isthmus.digest.to"]
         return fake_engine.weights_of(self.shards)
+
+    def _check_base(self, info):
+        if info.keys() != {"format", "changes", "base"} or info["format"] != FORMAT:
+            raise Refused(f"update_info {sorted(info)}")
+        if self.digest is None or info["base"] != self.digest:
+            raise Refused(f"changes of {info['base']}, the weights are {self.digest}")
 
     def _write(self, name, dtype, shape, positions, bits):
         shard, first, found = self._place(name)

@@ -116,8 +116,9 @@ class Weights:
         if self.session:
             raise self._double.violation(
                 "second_update", "Weight update already active. Call finish_weight_update first.")
-        self._double.begin_load("an update was started while the engine generates")
-        self._double.end_load()
+        if not self._plugin:  # that one reads ahead
+            self._double.begin_load("an update was started while the engine generates")
+            self._double.end_load()
         self.session = kind
         label = "Weight" if kind == "target" else "Draft weight"
         return Reply(200, {"message": f"{label} update started"})
@@ -137,6 +138,9 @@ class Weights:
         return reply
 
     def _update_in_place(self, call):
+        if call.arguments["update_info"].get("prepare") is True:
+            self._guarded(self._plugin.update, call.arguments["update_info"])
+            return Reply(200, {"message": "Weights updated"})
         self._double.begin_load()
         try:
             call.proves_weights = True

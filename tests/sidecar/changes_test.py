@@ -21,8 +21,11 @@ class ChangesTest(island.IslandTest):
 
     def updates(self):
         """The changes files that the engine was told to read, by their names."""
-        return [call["body"]["update_info"]["changes"].rsplit("/", 1)[1]
-                for call in self.engine.log(UPDATE)]
+        infos = [call["body"]["update_info"] for call in self.engine.log(UPDATE)]
+        return [info["changes"].rsplit("/", 1)[1] for info in infos if "prepare" not in info]
+
+    def prepared(self):
+        return sum("prepare" in call["body"]["update_info"] for call in self.engine.log(UPDATE))
 
 
 class PlugInTest(ChangesTest):
@@ -38,6 +41,7 @@ class PlugInTest(ChangesTest):
         self.assertEqual(self.updates(), [f"{v}-{v + 1}.safetensors" for v in range(1, 5)])
         self.assertEqual(len(self.engine.loads()), 1)
         self.assertEqual(len(self.engine.log(INIT)), 1)
+        self.assertEqual(self.prepared(), 4)
         kept = self.dir / "replica" / ".isthmus" / "changes"
         harness.wait_until(lambda: not kept.exists(), "what is no longer needed is removed")
 
@@ -61,7 +65,7 @@ class PlugInTest(ChangesTest):
         self.assertEqual(len(self.engine.loads()), 1)
 
     def test_a_refused_change_is_a_whole_load_in_the_same_pause(self):
-        self.engine.plan(UPDATE, "error")
+        self.engine.plan(UPDATE, "error", count=2)  # also when it is prepared
         self.release()
         self.assert_serves(2)
         self.assertFalse(self.last()["changes_only"])
@@ -72,9 +76,26 @@ class PlugInTest(ChangesTest):
         self.assertTrue(self.last()["changes_only"])
         self.assertEqual(len(self.engine.loads()), 2)
 
+    def test_what_could_not_be_prepared_is_written_all_the_same(self):
+        self.engine.plan(UPDATE, "error")
+        self.release()
+        self.assert_serves(2)
+        self.assertTrue(self.last()["changes_only"])
+        self.assertIn("fault injected", str(self.reasons("prepare_failed")))
+
+    def test_what_was_prepared_in_vain_is_forgotten(self):
+        self.engine.plan("/pause", "error")
+        self.publish()
+        self.wake()
+        self.wait_for(lambda info: "gave up version 2" in info["reason"], "it gives up")
+        self.assert_serves(1)
+        self.release()
+        self.assert_serves(3)
+        self.assertTrue(self.last()["changes_only"])
+
     def test_what_is_refused_again_and_again_is_no_longer_tried(self):
         for _ in range(2):
-            self.engine.plan(UPDATE, "error")
+            self.engine.plan(UPDATE, "half_applied", count=2)
             self.release()
         self.assertFalse(self.info()["writes_changes"])
         calls = len(self.engine.log(UPDATE))
@@ -103,7 +124,7 @@ class PlugInTest(ChangesTest):
         self.assertTrue(self.last()["changes_only"])
 
     def test_a_sidecar_that_was_killed_while_changes_were_written_loads_a_whole_version(self):
-        self.engine.plan(UPDATE, "hang")
+        self.engine.plan(UPDATE, "slow_drain", count=2)  # in the middle; not when it is prepared
         self.publish()
         self.wake()
         harness.wait_until(lambda: self.engine.state()["hanging"], "it is in the middle")
@@ -153,7 +174,7 @@ class GroupTest(ChangesTest):
     def test_all_write_or_all_load(self):
         self.release()
         self.assertTrue(self.last()["changes_only"])
-        self.engines[1].plan(UPDATE, "error")
+        self.engines[1].plan(UPDATE, "error", count=2)
         self.release()
         self.assertFalse(self.last()["changes_only"])
         self.assertEqual([len(engine.loads()) for engine in self.engines], [2, 2])
