@@ -242,7 +242,6 @@ class VllmDoubleTest(double_test_base.DoubleTest):
             ("second_update", [init, pause, start], new),
             ("start_without_init", [pause], start),
             ("update_without_start", [init, pause], update),
-            ("update_without_start", [init, pause], finish),
             ("shutdown_during_update", [init, pause, start],
              ("POST", "/shutdown_weight_transfer_engine")),
             ("bad_update_info", [init, pause, start],
@@ -270,6 +269,11 @@ class VllmDoubleTest(double_test_base.DoubleTest):
         self.assertEqual(self.double.post("/init_weight_transfer_engine", {"init_info": {}})[0], 500)
         self.assertEqual(self.rules(), [])  # one may ask whether there is one
         self.assert_refused("no_backend", "POST", "/start_weight_update")
+
+    def test_the_plug_in_learns_only_while_the_engine_is_paused(self):
+        self.double = self.start_double("--weight-transfer-backend", "isthmus")
+        self.assert_refused("learn_without_pause", "POST", "/init_weight_transfer_engine",
+                            {"init_info": {"format": 1, "checkpoint": str(self.old), "digest": ""}})
 
     def test_the_document_says_what_calls_take(self):
         document = self.get("/openapi.json")
@@ -327,7 +331,7 @@ class VllmDoubleTest(double_test_base.DoubleTest):
     def test_every_rule_has_a_test(self):
         tested = {rule for rule, _, _ in self.refusals()} | {
             "no_backend", "version_while_generating", "second_update", "pause_during_update",
-            "finish_during_update", "resume_during_pause"}
+            "finish_during_update", "resume_during_pause", "learn_without_pause"}
         self.assertEqual(double_test_base.rules_in(*SOURCES), tested)
 
 
