@@ -30,7 +30,7 @@ Task<boost::system::error_code> Connect(Socket& socket, const Origin& origin) {
 }  // namespace
 
 struct Tripwire::Wire {
-  explicit Wire(Executor executor) : socket(std::move(executor)) {}
+  explicit Wire(const Executor& executor) : socket(executor) {}
 
   // A byte that nobody asked for is the beginning of an end too, such as HTTP's 408.
   bool intact() {

@@ -71,8 +71,9 @@ ChangeRecorder::ChangeRecorder(size_t tensors, uint64_t max_bytes)
 void ChangeRecorder::Record(size_t tensor, uint64_t first_unit, size_t unit_bytes, ByteSpan range,
                             std::span<const codec::OldUnit> changes, uint64_t first,
                             uint64_t sum_change) {
-  const size_t bytes = changes.size() * (sizeof(uint32_t) + unit_bytes);
-  if (overflowed() || (left_ -= static_cast<int64_t>(bytes)) < 0) return;
+  if (overflowed()) return;
+  left_ -= static_cast<int64_t>(changes.size() * (sizeof(uint32_t) + unit_bytes));
+  if (overflowed()) return;
   units_ += changes.size();
   sum_changes_[tensor] += sum_change;
   Stretch stretch{tensor, first_unit, {}, ByteVector(changes.size() * unit_bytes)};
@@ -129,6 +130,7 @@ void ChangeRecorder::Write(const fs::path& path, const std::string& run, const C
   std::vector<Entry> entries = Entries(table);
   std::ranges::stable_sort(entries, std::greater(), &Entry::is_wide);
   std::vector<TensorInfo> infos;
+  infos.reserve(2 * entries.size());
   for (const Entry& entry : entries) infos.push_back(entry.PositionsInfo());
   std::vector<Entry> by_unit = entries;
   std::ranges::stable_sort(by_unit, std::greater(), &Entry::unit_bytes);
