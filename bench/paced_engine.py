@@ -21,8 +21,8 @@ TICK_S = 0.02
 
 class PacedEngine(fake_engine.FakeEngine):
     def __init__(self, directory, ranks, token_s, load_s):
-        self._token_s, self._load_s = token_s, load_s
-        super().__init__(directory, ranks, "default")
+        self._load_s = load_s
+        super().__init__(directory, ranks, "default", token_s)
 
     def load(self, directories, midway=lambda: None):
         time.sleep(self._load_s)
