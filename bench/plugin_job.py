@@ -107,7 +107,7 @@ class Job:
     def stock_reload(self):
         """Seconds of a reload where vLLM is as it comes: it packs what it can."""
         self.engine.wait_until_up()
-        self.time_requests("packed, as vLLM comes")
+        self.time_requests("packed; as vLLM comes")
         paths = [self.checkpoint, *self.changed.values()]
         seconds = [self.switch("reload", None, path, None) for path in paths * self.rounds]
         self.engine.kill()
@@ -141,7 +141,7 @@ class Job:
             self.checkpoint, self.scratch / "package", self.scratch / "vllm.log",
             "--worker-extension-cls", "patch_worker.PatchWorker")
         self.engine.wait_until_up()
-        self.time_requests("plain, with the plug-in")
+        self.time_requests("plain; with the plug-in")
         self.worker = Worker(self.engine.process.pid)
         begin = time.monotonic()
         self.engine.init(self.checkpoint)

@@ -42,11 +42,15 @@ class Results(NamedTuple):
     ranks: dict
     router: dict
     gateway: dict
+    simulate: dict
+    agreement: dict
+    python: dict
+    plugin: dict
 
     @classmethod
     def of(cls, folder):
         names = ("codec", "main_job", "proxy", "board", "store", "far", "signing", "ranks",
-                 "router", "gateway")
+                 "router", "gateway", "simulate", "agreement", "python", "plugin")
         return cls(*(read(folder / f"{name}.csv") for name in names))
 
 
@@ -197,6 +201,10 @@ TABLES = {"sizes": sizes, "speeds": speeds, "goals": goals, "main job": main_job
           "signing": lambda results: measured(results.signing),
           "ranks": lambda results: measured(results.ranks),
           "router": lambda results: measured(results.router),
+          "simulate": lambda results: measured(results.simulate),
+          "agreement": lambda results: measured(results.agreement),
+          "python": lambda results: measured(results.python),
+          "plugin": lambda results: measured(results.plugin),
           "gateway": gateway, "gateway ways": gateway_ways}
 
 
@@ -215,8 +223,9 @@ def main():
     folder, document = sys.argv[1:]
     with open(document, encoding="utf-8") as file:
         text = file.read()
+    filled = fill(text, Results.of(pathlib.Path(folder)))  # before the document is emptied
     with open(document, "w", encoding="utf-8") as file:
-        file.write(fill(text, Results.of(pathlib.Path(folder))))
+        file.write(filled)
 
 
 if __name__ == "__main__":
