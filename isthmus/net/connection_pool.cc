@@ -1,14 +1,13 @@
 #include "isthmus/net/connection_pool.h"
 
 #include <algorithm>
-#include <boost/asio/redirect_error.hpp>
+
+#include "isthmus/net/resolve.h"
 
 namespace isthmus::net {
 namespace {
 
 using asio::ip::tcp;
-using boost::system::error_code;
-using Resolver = asio::ip::basic_resolver<tcp, Executor>;
 
 Milliseconds ShortestOf(const ClientLimits& limits) {
   Milliseconds shortest{8000};
@@ -76,23 +75,6 @@ void ConnectionPool::Close() {
   }
   unused_.clear();
   counters_.unused = 0;
-}
-
-Task<std::vector<tcp::endpoint>> ConnectionPool::Resolve(const Origin& origin) {
-  std::vector<tcp::endpoint> endpoints;
-  error_code error;
-  const auto address = asio::ip::make_address(origin.host, error);
-  if (!error) {
-    endpoints.emplace_back(address, origin.port);
-    co_return endpoints;
-  }
-  Resolver resolver(loop_.get_executor());
-  const std::string port = fmt::format("{}", origin.port);
-  const auto found =
-      co_await resolver.async_resolve(origin.host, port, asio::redirect_error(kAwait, error));
-  if (error) Throw(ErrorCode::kUnavailable, "resolve {}: {}", origin.host, error.message());
-  for (const auto& entry : found) endpoints.push_back(entry.endpoint());
-  co_return endpoints;
 }
 
 Task<std::shared_ptr<Connection>> ConnectionPool::Connect(const Origin& origin) {

@@ -36,7 +36,6 @@ class ConnectionPool : public std::enable_shared_from_this<ConnectionPool> {
   using Unused = std::vector<std::shared_ptr<Connection>>;
 
   Task<std::shared_ptr<Connection>> Connect(const Origin& origin);
-  Task<std::vector<asio::ip::tcp::endpoint>> Resolve(const Origin& origin);
   Task<std::shared_ptr<Connection>> ConnectTo(const Origin& origin,
                                               const asio::ip::tcp::endpoint& endpoint);
   void Forget(const Origin& origin, const Connection* connection);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "isthmus/base/error.h"
+#include "isthmus/net/resolve.h"
 
 namespace isthmus::net {
 namespace {
@@ -18,12 +19,9 @@ using Socket = asio::basic_stream_socket<tcp, Executor>;
 
 // Returns its failure: what Within throws about is its own limit.
 Task<boost::system::error_code> Connect(Socket& socket, const Origin& origin) {
-  asio::ip::basic_resolver<tcp, Executor> resolver(socket.get_executor());
+  const std::vector<tcp::endpoint> endpoints = co_await Resolve(origin);
   boost::system::error_code error;
-  const std::string port = fmt::format("{}", origin.port);
-  const auto found =
-      co_await resolver.async_resolve(origin.host, port, asio::redirect_error(kAwait, error));
-  if (!error) co_await asio::async_connect(socket, found, asio::redirect_error(kAwait, error));
+  co_await asio::async_connect(socket, endpoints, asio::redirect_error(kAwait, error));
   co_return error;
 }
 

@@ -23,8 +23,6 @@ class Tripwire {
   Tripwire(const Tripwire&) = delete;
   Tripwire& operator=(const Tripwire&) = delete;
 
-  const Origin& origin() const { return origin_; }
-
   // Connects, if it is not intact. kUnavailable, naming the origin: nobody accepts there, or none
   // of its addresses did within the limit. One call at a time.
   Task<void> Arm(Milliseconds limit);

@@ -32,15 +32,10 @@ uint64_t UnitsOf(const VersionTable::Tensor& tensor) {
 }
 
 template <typename T>
-ByteSpan BytesOf(const std::vector<T>& values) {
-  return std::as_bytes(std::span(values));
-}
-
-template <typename T>
 void WriteShifted(std::span<const uint32_t> positions, uint64_t by, File* file) {
   std::vector<T> shifted(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) shifted[i] = static_cast<T>(positions[i] + by);
-  file->Write(BytesOf(shifted));
+  file->Write(std::as_bytes(std::span(shifted)));
 }
 
 }  // namespace
@@ -74,7 +69,6 @@ void ChangeRecorder::Record(size_t tensor, uint64_t first_unit, size_t unit_byte
   if (overflowed()) return;
   left_ -= static_cast<int64_t>(changes.size() * (sizeof(uint32_t) + unit_bytes));
   if (overflowed()) return;
-  units_ += changes.size();
   sum_changes_[tensor] += sum_change;
   Stretch stretch{tensor, first_unit, {}, ByteVector(changes.size() * unit_bytes)};
   stretch.positions.reserve(changes.size());

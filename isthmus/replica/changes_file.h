@@ -37,7 +37,6 @@ class ChangeRecorder {
 
   // There were more than may be kept.
   bool overflowed() const { return left_ < 0; }
-  uint64_t units() const { return units_; }
 
   // After the last Record, once, and not if it overflowed. `table` is of the version `to`.
   // Complete, not durable, when it returns.
@@ -59,7 +58,6 @@ class ChangeRecorder {
   void WritePositions(const Entry& entry, File* file) const;
 
   std::atomic<int64_t> left_;
-  std::atomic<uint64_t> units_ = 0;
   std::vector<std::atomic<uint64_t>> sum_changes_;
   std::mutex mutex_;
   std::vector<Stretch> stretches_;

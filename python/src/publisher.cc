@@ -48,45 +48,29 @@ PublishOptions OptionsOf(std::optional<int64_t> step, std::map<std::string, std:
 }
 
 // Python's Publisher.
-class PyPublisher {
+class PyPublisher : public BaselineSession<publish::Publisher> {
  public:
-  using PublisherSession = Session<publish::Publisher>;
-
   PyPublisher(BoardPlace place, const std::string& run, const std::string& baseline, size_t threads)
-      : session_(std::make_unique<PublisherSession>(
-            std::move(place), threads,
-            [this, run, baseline](board::Board& board, Machine& machine) {
-              const fs::path at =
-                  baseline.empty() ? publish::DefaultBaseline(board, run) : fs::path(baseline);
-              auto made = std::make_unique<publish::Publisher>(board, run, at, machine.pool(),
-                                                               machine.progress());
-              baseline_ = at.string();
-              return made;
-            })) {}
-
-  void Open() const { session_.Get().Open(); }
-  void Close() { session_.Close(); }
-  const std::string& baseline() const {
-    session_.Get();
-    return baseline_;
-  }
+      : BaselineSession(
+            std::move(place), threads, baseline,
+            [run](const board::Board& board) { return publish::DefaultBaseline(board, run); },
+            [run](board::Board& board, const fs::path& at, Machine& machine) {
+              return std::make_unique<publish::Publisher>(board, run, at, machine.pool(),
+                                                          machine.progress());
+            }) {}
 
   PublishResult Publish(const std::string& layout, const std::vector<TensorPlace>& places,
                         const PublishOptions& options) const {
-    return session_.Get().Call<PublishResult>([&](publish::Publisher& publisher) {
+    return session().Call<PublishResult>([&](publish::Publisher& publisher) {
       return publisher.Publish(Checkpoint::OpenWithData(layout, AtPlaces(places)), options);
     });
   }
   PublishResult PublishCheckpoint(const std::string& directory,
                                   const PublishOptions& options) const {
-    return session_.Get().Call<PublishResult>([&](publish::Publisher& publisher) {
+    return session().Call<PublishResult>([&](publish::Publisher& publisher) {
       return publisher.Publish(fs::path(directory), options);
     });
   }
-
- private:
-  std::string baseline_;
-  Owned<PublisherSession> session_;
 };
 
 std::unique_ptr<PyPublisher> NewPublisher(nb::handle board, const std::string& run,

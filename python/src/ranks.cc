@@ -59,44 +59,30 @@ void CheckStill(const std::vector<ranks::ShareTensor>& share,
 }
 
 // Python's RankPublisher.
-class PyRankPublisher {
+class PyRankPublisher : public BaselineSession<RankPublisher> {
  public:
-  using RankSession = Session<RankPublisher>;
-
   PyRankPublisher(BoardPlace board_place, const std::string& run, RankPlace place,
                   const std::string& baseline, size_t threads)
-      : session_(std::make_unique<RankSession>(
-            std::move(board_place), threads,
-            [this, run, place, baseline](board::Board& board, Machine& machine) {
-              const fs::path at = baseline.empty()
-                                      ? publish::DefaultBaseline(board, run, place.rank)
-                                      : fs::path(baseline);
-              auto made = std::make_unique<RankPublisher>(board, run, place, at, machine.pool(),
-                                                          machine.progress());
-              baseline_ = at.string();
-              return made;
-            })) {}
+      : BaselineSession(
+            std::move(board_place), threads, baseline,
+            [run, place](const board::Board& board) {
+              return publish::DefaultBaseline(board, run, place.rank);
+            },
+            [run, place](board::Board& board, const fs::path& at, Machine& machine) {
+              return std::make_unique<RankPublisher>(board, run, place, at, machine.pool(),
+                                                     machine.progress());
+            }) {}
 
-  void Open() const { session_.Get().Open(); }
-  void Close() { session_.Close(); }
-  const std::string& baseline() const {
-    session_.Get();
-    return baseline_;
-  }
   RankPublishResult Publish(const std::vector<HeldPlace>& places, const RankPublishOptions& options,
                             bool check) const {
     const std::vector<ranks::ShareTensor> share = ShareOf(places);
-    RankSession& session = session_.Get();
-    return session.Call<RankPublishResult>([&](RankPublisher& publisher) {
+    Session<RankPublisher>& held = session();
+    return held.Call<RankPublishResult>([&](RankPublisher& publisher) {
       if (!check) return publisher.Publish(share, options);
-      const std::vector<Xxh128Digest> digests = DigestsOf(share, session.pool());
-      return publisher.Publish(share, options, [&] { CheckStill(share, digests, session.pool()); });
+      const std::vector<Xxh128Digest> digests = DigestsOf(share, held.pool());
+      return publisher.Publish(share, options, [&] { CheckStill(share, digests, held.pool()); });
     });
   }
-
- private:
-  std::string baseline_;
-  Owned<RankSession> session_;
 };
 
 std::unique_ptr<PyRankPublisher> NewRankPublisher(nb::handle board, const std::string& run,

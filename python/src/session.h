@@ -62,6 +62,45 @@ class Session {
   std::unique_ptr<Publisher> publisher_;
 };
 
+// What Python's publishers have in common: a session whose publisher keeps a baseline, in the given
+// directory or else where `default_place` says. Neither copied nor moved: the session refers to it.
+template <typename Publisher>
+class BaselineSession {
+ public:
+  using DefaultPlace = std::function<fs::path(const board::Board&)>;
+  using Make = std::function<std::unique_ptr<Publisher>(board::Board&, const fs::path&, Machine&)>;
+
+  BaselineSession(BoardPlace place, size_t threads, std::string baseline,
+                  DefaultPlace default_place, Make make)
+      : baseline_(std::move(baseline)),
+        session_(std::make_unique<Session<Publisher>>(
+            std::move(place), threads,
+            [this, default_place = std::move(default_place), make = std::move(make)](
+                board::Board& board, Machine& machine) {
+              const fs::path at = baseline_.empty() ? default_place(board) : fs::path(baseline_);
+              auto made = make(board, at, machine);
+              baseline_ = at.string();
+              return made;
+            })) {}
+  BaselineSession(const BaselineSession&) = delete;
+  BaselineSession& operator=(const BaselineSession&) = delete;
+
+  void Open() const { session_.Get().Open(); }
+  void Close() { session_.Close(); }
+  const std::string& baseline() const {
+    session_.Get();
+    return baseline_;
+  }
+
+ protected:
+  ~BaselineSession() = default;
+  Session<Publisher>& session() const { return session_.Get(); }
+
+ private:
+  std::string baseline_;
+  Owned<Session<Publisher>> session_;
+};
+
 }  // namespace isthmus::python
 
 #endif  // ISTHMUS_PYTHON_SRC_SESSION_H_
